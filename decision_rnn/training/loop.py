@@ -176,7 +176,7 @@ class _Loop:
                 self.score(on_checkpoint)
             stopped = False
             while trainer.steps < settings.steps and not stopped:
-                rate = float(trainer.schedule.get_last_lr()[0])
+                rate = float(trainer.schedules[0].get_last_lr()[0])
                 output = trainer.step(self.stream.sample())
                 for name, value in {"loss": output.loss, **output.metrics, "skipped": output.skipped}.items():
                     self.means.setdefault(name, []).append(value)

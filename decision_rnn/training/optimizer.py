@@ -1,14 +1,38 @@
-"""The optimiser's parameter groups and the learning rate schedule."""
+"""The optimisers, their parameter groups and the learning rate schedule."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 from decision_rnn.agent import Objective
 from decision_rnn.backbones import SequenceMixer
 from decision_rnn.config import TrainingConfig
+from decision_rnn.training.muon import Muon
+
+
+def optimizers(model: nn.Module, settings: TrainingConfig, bf16: bool) -> list[torch.optim.Optimizer]:
+    """AdamW or, with `settings.optimizer` `muon`, that and Muon for the matrices of sequence mixers.
+
+    Args:
+        model: A module with any number of sequence mixers.
+        settings: The optimiser, its rates and weight decay.
+        bf16: Whether Muon's products are in bf16.
+    """
+    assert settings.learning_rate is not None  # TrainingConfig fills it in
+    groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
+    chosen: list[torch.optim.Optimizer] = []
+    if settings.optimizer == "muon":
+        mixers = (module for module in model.modules() if isinstance(module, SequenceMixer))
+        inner = {p for mixer in mixers for p in mixer.parameters() if p.dim() == 2}
+        hidden = [p for p in groups[0]["params"] if p in inner]
+        if hidden:
+            dtype = torch.bfloat16 if bf16 else torch.float32
+            chosen.append(Muon([{**groups[0], "params": hidden}], settings.learning_rate, dtype=dtype))
+            groups[0]["params"] = [p for p in groups[0]["params"] if p not in inner]
+    return [torch.optim.AdamW([group for group in groups if group["params"]], fused=True), *chosen]
 
 
 def optimizer_groups(

@@ -81,7 +81,7 @@ def prepare(
     if ranks.rank:  # equal weights, but not equal dropout
         torch.manual_seed(torch.initial_seed() + ranks.rank * OTHER_SEEDS)
     trainer = Trainer(agent, config.training, ranks)
-    trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
+    trainer.optimizers[-1].register_step_post_hook(lambda *_: agent.objective.after_step())
     return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device, ranks)
 
 

@@ -14,7 +14,7 @@ from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
 from decision_rnn.errors import InputError
 from decision_rnn.machine import keep_freed_memory
-from decision_rnn.training.optimizer import learning_rate_factor, optimizer_groups
+from decision_rnn.training.optimizer import learning_rate_factor, optimizers
 from decision_rnn.training.ranks import ALONE, Order, Ranks
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -54,10 +54,11 @@ class Trainer(Generic[Model]):
         if self.device.type == "cpu":
             keep_freed_memory()
         self.model = model.to(self.device)
-        groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
-        self.parameters = [p for group in groups for p in group["params"]]
-        self.optimizer = torch.optim.AdamW(groups, fused=True)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
+        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
+        self.optimizers = optimizers(self.model, settings, self.bf16)
+        factor = learning_rate_factor(settings)
+        self.schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, factor) for optimizer in self.optimizers]
+        self.parameters = [p for of in self.optimizers for group in of.param_groups for p in group["params"]]
         self.ema_decay = settings.ema_decay
         self.average = copy.deepcopy(self.model) if settings.ema_decay else None
         self.carries_state = (settings.tbptt_slices or 1) > 1
@@ -65,7 +66,6 @@ class Trainer(Generic[Model]):
         self.skipped_in_a_row = torch.zeros((), device=self.device)
         # Without clipping, the norm is still computed for the log.
         self.max_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
-        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.steps = 0
 
     def step(self, batch: Any) -> StepOutput:
@@ -74,7 +74,8 @@ class Trainer(Generic[Model]):
         self.ranks.order(Order.STEP)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             output: TrainingOutput = self.model(batch, self.carried)
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         output.loss.backward()
         scalars = [scalar.detach() for scalar in (output.loss, *output.metrics.values())]
         loss, *metrics = self.ranks.average(self.model.parameters(), scalars)
@@ -85,10 +86,11 @@ class Trainer(Generic[Model]):
         if self.carries_state:
             parts = zip(output.state, self.carried or output.state, strict=True)
             self.carried = tuple(torch.where(finite, after, before).detach() for after, before in parts)
-        # The fused kernel reads it on the device and changes nothing if it is 1, as under `torch.amp.GradScaler`.
-        self.optimizer.found_inf = skipped  # type: ignore[attr-defined]
-        self.optimizer.step()
-        self.schedule.step()
+        for optimizer, schedule in zip(self.optimizers, self.schedules, strict=True):
+            # It is read on the device, and nothing changes if it is 1, as under `torch.amp.GradScaler`.
+            optimizer.found_inf = skipped  # type: ignore[attr-defined]
+            optimizer.step()
+            schedule.step()
         self.steps += 1
         if self.average is not None:
             # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
@@ -119,8 +121,8 @@ class Trainer(Generic[Model]):
             return {}
         (random, carried), *others = everyone
         state = {
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedules": [schedule.state_dict() for schedule in self.schedules],
             "random_of_others": [random for random, _ in others],
             "step": self.steps,
             **random,
@@ -136,8 +138,11 @@ class Trainer(Generic[Model]):
         weights file. Another number of processes than that saved draws other random numbers."""
         if self.average is not None:
             self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
+        # Version 0.2 had one of both.
+        for optimizer, saved in zip(self.optimizers, state.get("optimizers") or [state["optimizer"]], strict=True):
+            optimizer.load_state_dict(saved)
+        for schedule, saved in zip(self.schedules, state.get("schedules") or [state["schedule"]], strict=True):
+            schedule.load_state_dict(saved)
         if "carried" in state:
             self.carried = tuple(part[self.ranks.rows(len(part))].to(self.device) for part in state["carried"])
         for random in [state, *state.get("random_of_others", ())][self.ranks.rank :][:1]:

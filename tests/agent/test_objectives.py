@@ -200,7 +200,7 @@ def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_
     torch.manual_seed(config.seed)
     fresh, trainer, stream = prepare(config, small_store, 1000.0)
     separate = [id(p) for p in fresh.objective.separate_parameters()]
-    grouped = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
+    grouped = [id(p) for of in trainer.optimizers for group in of.param_groups for p in group["params"]]
     assert not set(separate) & set(grouped)
     before = fresh.objective.critic.weight.clone()
     trainer.step(stream.sample())

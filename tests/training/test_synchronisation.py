@@ -60,7 +60,7 @@ def two_steps(**keys: object) -> None:
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
     settings = replace(config.training, tbptt_slices=2, precision="fp32")
     training = Trainer(agent, settings)
-    training.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
+    training.optimizers[-1].register_step_post_hook(lambda *_: agent.objective.after_step())
     for _ in range(2):
         training.step(batch())
 

@@ -70,7 +70,7 @@ def test_gradient_clip_limits_the_norm_unless_zero_and_the_norm_before_it_is_ret
     """With SGD, because the length of Adam's first step does not depend on the gradient's scale."""
     model = Line()
     trainer = Trainer(model, settings(gradient_clip=clip))
-    trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    trainer.optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, fused=True)]
     x, y = data()
     gradient = -2 * (x * y).mean().item()
     output = trainer.step((x, y))
