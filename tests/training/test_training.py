@@ -53,8 +53,8 @@ def test_learning_rate_warms_up_then_falls_along_a_cosine() -> None:
     assert constant(0) == constant(99) == 1
 
 
-@pytest.mark.parametrize(("steps", "warmup"), [(10_000, 500), (1_000, 500), (300, 150), (1, 0)])
-def test_warmup_steps_default_to_500_or_half_of_a_short_run(steps: int, warmup: int) -> None:
+@pytest.mark.parametrize(("steps", "warmup"), [(10_000, 500), (2_000, 400), (300, 60), (1, 0)])
+def test_warmup_steps_default_to_a_fifth_of_the_run_and_at_most_500(steps: int, warmup: int) -> None:
     settings = TrainingConfig(steps=steps)
     assert settings.warmup_steps == warmup
     assert max(map(learning_rate_factor(settings), range(steps))) == pytest.approx(1)
@@ -209,7 +209,7 @@ def test_train_never_overwrites_a_run_and_resume_rejects_changed_training_option
         InputError, match=r"holds a run with training\.batch_size 128, not 7: .* --output, such as .*run-2"
     ):
         train(configure("--training.batch_size", "7"), tmp_path / "run")
-    with pytest.raises(InputError, match=r"training\.learning_rate 0\.001, not 0\.1"):
+    with pytest.raises(InputError, match=r"training\.learning_rate 0\.004, not 0\.1"):
         train(configure("--training.learning_rate", "0.1"), tmp_path / "run", resume=True)
     with pytest.raises(InputError, match="is not a run folder"):
         train(configure(), tmp_path / "nowhere", resume=True)
@@ -223,7 +223,7 @@ def test_resumed_run_may_log_and_save_differently_and_take_more_steps_at_a_const
     train(configure(*constant), tmp_path / "run")
     others = ["--training.device", "cpu", "--training.log_every", "3", "--training.checkpoint_every", "7"]
     train(configure(*constant, *others, "--training.steps", "16"), tmp_path / "run", resume=True)
-    whole = configure(*constant, "--training.steps", "16", "--training.warmup_steps", "5")  # the default of 10 steps
+    whole = configure(*constant, "--training.steps", "16", "--training.warmup_steps", "2")  # the default of 10 steps
     train(whole, tmp_path / "whole")
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
     assert Run(tmp_path / "run").config.training.steps == 16
