@@ -62,7 +62,7 @@ class SequenceMixer(nn.Module, ABC):
         on their depth."""
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the recurrence itself, trained by AdamW without weight decay and at `recurrent_learning_rate`."""
+        """Parameters of the recurrence itself, trained by AdamW without weight decay, at `recurrent_learning_rate`."""
         return ()
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:

@@ -5,7 +5,8 @@ with the scale of Liu et al., "Muon is Scalable for LLM Training" (2025, arXiv 2
 is in units of AdamW's:
 
     m_t = mu m_{t-1} + (1 - mu) g_t
-    W_t = W_{t-1} - rate (0.2 sqrt(max(rows, columns)) O_t + decay W_{t-1}),  O_t ~ U V' of (1 - mu) g_t + mu m_t = U S V'
+    O_t = about U V' of (1 - mu) g_t + mu m_t = U S V'
+    W_t = W_{t-1} - rate (0.2 sqrt(max(rows, columns)) O_t + decay W_{t-1})
 """
 
 import math
@@ -36,7 +37,7 @@ class Muon(torch.optim.Optimizer):
     """
 
     found_inf: Tensor | None = None
-    """1 to skip the next steps, as for torch's fused optimisers under `torch.amp.GradScaler`; 0 or None to take them."""
+    """1 to skip steps, as for torch's fused optimisers under `torch.amp.GradScaler`; 0 or None to take them."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ def test_critic_finds_actions_that_are_better_than_the_mean_of_the_data() -> Non
     def trained(value_weight: float) -> float:
         agent, generator = make_agent(value_weight, observations=2, actions=1), torch.Generator().manual_seed(1)
         trainer = Trainer(agent, TrainingConfig(steps=300, warmup_steps=10, learning_rate=3e-3, precision="fp32"))
-        trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
+        trainer.optimizers[-1].register_step_post_hook(lambda *_: agent.objective.after_step())
         for group in agent.objective.optimizer.param_groups:
             group["lr"] = 3e-3
         ones = torch.ones(64, 1, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Muon: its updates against singular values and torch's own, the matrices that it trains, and steps that are skipped."""
+"""Muon: its updates against singular values and torch's own, the matrices that it trains, and skipped steps."""
 
 import math
 from dataclasses import replace
@@ -82,7 +82,9 @@ def test_skipped_step_of_muon_changes_neither_weights_nor_momentum() -> None:
 def agent_of(backbone: str) -> tuple[DecisionAgent, Trainer[DecisionAgent]]:
     config = new_config({"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8}, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
-    agent = DecisionAgent(config.agent, config.backbone, spec, replace(config.condition, rtg_cap=None), config.objective)
+    agent = DecisionAgent(
+        config.agent, config.backbone, spec, replace(config.condition, rtg_cap=None), config.objective
+    )
     return agent, Trainer(agent, config.training)
 
 

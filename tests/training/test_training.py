@@ -61,9 +61,10 @@ def test_warmup_steps_default_to_a_fifth_of_the_run_and_at_most_500(steps: int, 
 
 
 def test_metrics_have_the_learning_rate_of_their_step(tmp_path: Path) -> None:
-    train(configure("--training.log_every", "1", "--training.steps", "4"), tmp_path / "run")
+    steps = ["--training.steps", "4", "--training.warmup_steps", "2"]
+    train(configure("--training.log_every", "1", *steps), tmp_path / "run")
     logged = [line["learning_rate"] for line in read_metrics(tmp_path / "run")]
-    assert logged == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4])  # two steps of warm-up, then a cosine to zero after two
+    assert logged == pytest.approx([2e-3, 4e-3, 4e-3, 2e-3])  # two steps of warm-up, then a cosine to zero after two
 
 
 def test_warmup_steps_longer_than_the_run_raise() -> None:
