@@ -22,10 +22,10 @@ from decision_rnn.backbones.time_scales import outlasts
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import BEST, NonNegativeFloat, NonNegativeInt, PositiveInt, TargetReturn
 
-LEARNING_RATES = {"muon": 4e-3, "adamw": 1e-3}
+LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""
 WARMUP_STEPS = 500
-"""Default number of warm-up steps in runs of at least 2,500 steps."""
+"""Default number of warm-up steps in runs of at least 2,000 steps."""
 CARRIED_SLICES = 50
 """Default `tbptt_slices` where the state outlasts a slice: at the default context 1,000 steps, an episode's length."""
 
@@ -64,9 +64,9 @@ class TrainingConfig:
             below 1 k steps ahead with probability (1 - g) g^(k - 1), so that the mean is 1 / (1 - g) steps.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
             OGBench's `actor_p_randomgoal`: goals that the actions shown do not lead to.
-        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else.
-        learning_rate: Peak learning rate; if left out, 4e-3 with `muon`, whose updates are as large as AdamW's at the
-            same rate, and 1e-3 with `adamw`.
+        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs fewer steps.
+        learning_rate: Peak learning rate; if left out, 1e-3 with `adamw` and 4e-3 with `muon`, whose updates are as
+            large as AdamW's at the same rate.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
         weight_decay: Weight decay, applied to weight matrices only.
@@ -75,7 +75,7 @@ class TrainingConfig:
         return_weighting: How strongly sampling favours slices of better episodes: every step of an episode has weight
             exp(return_weighting * g), where g is the episode's return, scaled to 0 for the lowest in the data and 1
             for the highest. 0: uniform sampling.
-        warmup_steps: Steps over which the rate rises from zero; if left out, a fifth of `steps`, at most 500.
+        warmup_steps: Steps over which the rate rises from zero; if left out, a quarter of `steps`, at most 500.
         schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
@@ -86,7 +86,7 @@ class TrainingConfig:
         log_every: Steps between lines of metrics.
     """
 
-    steps: PositiveInt = 500
+    steps: PositiveInt = 2_000
     batch_size: PositiveInt = 128
     context: PositiveInt = 20
     tbptt_slices: PositiveInt | None = None
@@ -94,7 +94,7 @@ class TrainingConfig:
     goals: Literal["data", "hindsight"] = "data"
     goal_discount: Annotated[float, Meta(gt=0, le=1)] = 1.0
     p_randomgoal: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    optimizer: Literal["adamw", "muon"] = "muon"
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: NonNegativeFloat | None = None
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -113,7 +113,7 @@ class TrainingConfig:
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", LEARNING_RATES[self.optimizer])
         if self.warmup_steps is None:
-            object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 5))
+            object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 4))
         elif self.warmup_steps > self.steps:  # the learning rate would never reach its peak
             raise InputError(
                 f"training.warmup_steps {self.warmup_steps} is more than training.steps {self.steps}: give fewer, or "

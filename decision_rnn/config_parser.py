@@ -78,8 +78,6 @@ def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
 def translated(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Flat keys that version 0.2 saved, with their present names and values."""
     keys: dict[str, Any] = _memory_of_0_2(saved)
-    if "training.learning_rate" in saved:  # 0.2 had no other optimiser
-        keys["training.optimizer"] = "adamw"
     removed = REMOVED if keys else {key for key in REMOVED if not key.startswith("backbone.")}  # else a plugin's own
     for key, value in saved.items():
         if key in removed:

@@ -86,7 +86,6 @@ def accuracy(name: str, delay: int, carried: bool, **options: float) -> float:
     settings = TrainingConfig(
         steps=STEPS,
         warmup_steps=50,
-        optimizer="adamw",
         learning_rate=5e-3,
         gradient_clip=1.0,
         tbptt_slices=2 if carried else 1,

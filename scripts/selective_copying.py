@@ -140,7 +140,6 @@ def train_row(form: str, layers: int, protocol: Protocol) -> dict[str, Any]:
     settings = TrainingConfig(
         steps=protocol.steps,
         warmup_steps=min(100, protocol.steps),
-        optimizer="adamw",
         learning_rate=protocol.learning_rate,
         gradient_clip=1.0,
         precision="fp32",

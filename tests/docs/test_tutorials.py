@@ -36,8 +36,8 @@ SIZES = {
 }
 """Options of a command that are at most so large here, and are given where the page leaves them out."""
 SMALLER = {
-    'backbone="lru", steps=500': 'backbone={"name": "lru", "width": 8}, steps=3',
-    "steps=500, output": "steps=3, training={'log_every': 1}, output",
+    'backbone="lru", steps=2000': 'backbone={"name": "lru", "width": 8}, steps=3',
+    "steps=2000, output": "steps=3, training={'log_every': 1}, output",
     'run.evaluate(["best", 1800])': 'run.evaluate(["best", 1800], episodes=1)',
     "600k": "3k",
     "for seed in range(30):": "for seed in range(6):",

@@ -80,11 +80,11 @@ def test_skipped_step_of_muon_changes_neither_weights_nor_momentum() -> None:
 
 
 def agent_of(backbone: str) -> tuple[DecisionAgent, Trainer[DecisionAgent]]:
-    config = new_config({"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8}, "the test")
+    keys = {"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8, "training.optimizer": "muon"}
+    config = new_config(keys, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
-    agent = DecisionAgent(
-        config.agent, config.backbone, spec, replace(config.condition, rtg_cap=None), config.objective
-    )
+    condition = replace(config.condition, rtg_cap=None)
+    agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective)
     return agent, Trainer(agent, config.training)
 
 
@@ -108,7 +108,7 @@ def test_muon_trains_the_matrices_of_the_backbone_and_adamw_all_other_parameters
 
 def test_adamw_alone_trains_everything() -> None:
     agent, _ = agent_of("mingru")
-    settings = replace(new_config({"dataset": "hopper-medium"}, "the test").training, optimizer="adamw")
+    settings = new_config({"dataset": "hopper-medium"}, "the test").training
     (adamw,) = optimizers(agent, settings, bf16=False)
     assert isinstance(adamw, torch.optim.AdamW)
     assert sum(len(group["params"]) for group in adamw.param_groups) == len(list(agent.parameters()))
