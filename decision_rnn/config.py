@@ -64,7 +64,8 @@ class TrainingConfig:
             below 1 k steps ahead with probability (1 - g) g^(k - 1), so that the mean is 1 / (1 - g) steps.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
             OGBench's `actor_p_randomgoal`: goals that the actions shown do not lead to.
-        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs fewer steps.
+        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs a quarter of
+            the default `steps`.
         learning_rate: Peak learning rate; if left out, 1e-3 with `adamw` and 4e-3 with `muon`, whose updates are as
             large as AdamW's at the same rate.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
