@@ -65,7 +65,6 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
             steps=100_000,
             warmup_steps=10_000,
             schedule="constant",
-            optimizer="adamw",
             learning_rate=1e-4,
             precision=precision,
             device=device,

@@ -60,7 +60,10 @@ class Muon(torch.optim.Optimizer):
             for matrix in group["params"]:
                 if matrix.grad is None:
                     continue
-                mean = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+                state = self.state[matrix]
+                if "momentum" not in state:
+                    state["momentum"] = torch.zeros_like(matrix)
+                mean = state["momentum"]
                 gradient = matrix.grad if self.found_inf is None else mean.where(self.found_inf > 0, matrix.grad)
                 mean.lerp_(gradient, 1 - momentum)
                 alike[tuple(sorted(matrix.shape))].append((matrix, gradient.lerp(mean, momentum)))
