@@ -91,10 +91,11 @@ class Overall:
 
 def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> tuple[Overall, ...]:
     """Aggregate the variants over the datasets that they share, at the first target of the task and at the data's best,
-    or without a target where there is none; empty if they share fewer than two datasets."""
+    or without a target where there is none; one of both if they are the same targets; empty if the variants share fewer
+    than two datasets."""
     found = {role for summary in summaries for of in summary.targets for role in of.target.roles}
     roles: list[Role | None] = [role for role in ("paper", "best") if role in found]
-    made = []
+    made: list[Overall] = []
     for role in roles or [None]:
         scores: dict[str, dict[str, tuple[float, ...]]] = {variant.label: {} for variant in comparison.variants}
         for summary in summaries:
@@ -103,6 +104,7 @@ def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -
         known = {label: by_dataset for label, by_dataset in scores.items() if by_dataset}
         names = [of.data.name for of in comparison.datasets]
         kept = [name for name in names if all(name in by_dataset for by_dataset in known.values())]
-        if known and len(kept) >= 2:
-            made.append(Overall(role, {label: {name: of[name] for name in kept} for label, of in known.items()}))
+        shared = {label: {name: of[name] for name in kept} for label, of in known.items()}
+        if known and len(kept) >= 2 and shared not in [of.scores for of in made]:
+            made.append(Overall(role, shared))
     return tuple(made)

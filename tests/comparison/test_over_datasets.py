@@ -64,6 +64,15 @@ def test_datasets_and_variants_without_results_are_named_as_left_out() -> None:
         assert "Left out, because they have no result on any dataset: a." in report
 
 
+def test_targets_of_the_task_that_are_the_best_of_the_data_are_aggregated_once() -> None:
+    made = lacking(())
+    first = [replace(of.targets[0], roles=("paper", "best")) for of in made.datasets]
+    rest = [tuple(target for target in of.targets[1:] if target.roles != ("best",)) for of in made.datasets]
+    both = [replace(of, targets=(one, *others)) for of, one, others in zip(made.datasets, first, rest, strict=True)]
+    assert format_comparison(made).count(TABLE) == 2
+    assert format_comparison(replace(made, datasets=tuple(both))).count(TABLE) == 1
+
+
 def test_fewer_than_two_shared_datasets_give_no_aggregate_but_a_reason() -> None:
     made = lacking({("a", "own/x"), ("a", "own/y")})
     sentence = "There is no number over the datasets: fewer than two have a score of every variant."
