@@ -30,7 +30,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
-# Of the processes that pytest-xdist starts: a fork there would have to stop OpenBLAS's threads, and could wait for them.
+# Of the processes that pytest-xdist starts: a fork there would have to stop OpenBLAS's threads, and wait for them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # In a background job of a shell, which the tests may be, SIGINT is ignored, also by the processes that they start.
