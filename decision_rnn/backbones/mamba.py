@@ -93,4 +93,4 @@ class Mamba(SequenceMixer):
         return F.softplus(self.dt(rank).to(v.dtype)), b, c
 
     def _output(self, y: Tensor, v: Tensor, gate: Tensor) -> Tensor:
-        return self.output(F.silu(gate) * (y + self.d * v))
+        return self.output(F.silu(gate) * torch.addcmul(y, v, self.d))
