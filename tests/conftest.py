@@ -46,6 +46,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests that name no cache of their own write into this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DECISION_RNN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
     """Thirty Hopper-shaped episodes whose action is a fixed function of observation and previous action."""

@@ -53,21 +53,21 @@ def scattered(task: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "data", ["pointmaze-medium-stitch", "cube-single-play", "cube-double-play", "scene-noisy", "puzzle-3x3-play"]
+    "dataset", ["pointmaze-medium-stitch", "cube-single-play", "cube-double-play", "scene-noisy", "puzzle-3x3-play"]
 )
-def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, data: str) -> None:
-    task = data.rpartition("-")[0]
+def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
+    task = dataset.rpartition("-")[0]
     rows = list(scattered(task))
     arrays = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     float32 = {key: values.astype(np.float32) for key, values in arrays.items() if values.dtype.kind == "f"}
     ends = np.arange(2 * ROWS) % ROWS == ROWS - 1
-    file = tmp_path / f"{data}-v0.npz"
+    file = tmp_path / f"{dataset}-v0.npz"
     np.savez(file, **{**arrays, **float32, "terminals": ends})
-    shutil.copy(file, tmp_path / f"{data}-v0-val.npz")
+    shutil.copy(file, tmp_path / f"{dataset}-v0-val.npz")
     from ogbench import make_env_and_datasets
 
-    _, theirs, _ = make_env_and_datasets(f"{data}-singletask-task3-v0", dataset_path=str(file))
-    store = open_dataset(f"ogbench/{data}-singletask-task3-v0", path=file).open()
+    _, theirs, _ = make_env_and_datasets(f"{dataset}-singletask-task3-v0", dataset_path=str(file))
+    store = open_dataset(f"ogbench/{dataset}-singletask-task3-v0", path=file).open()
     np.testing.assert_array_equal(store.rewards, theirs["rewards"])
     np.testing.assert_array_equal(store.observations, theirs["observations"])
     np.testing.assert_array_equal(store.actions, theirs["actions"])
@@ -97,13 +97,13 @@ def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: 
     assert first.return_to_go_caps(1.0)[0][0] == near.sum() - 49
 
 
-@pytest.mark.parametrize("data", ["pointmaze-medium-stitch", "puzzle-3x3-play"])
-def test_ogbench_relabels_an_export_with_the_same_rewards(tmp_path: Path, data: str) -> None:
+@pytest.mark.parametrize("dataset", ["pointmaze-medium-stitch", "puzzle-3x3-play"])
+def test_ogbench_relabels_an_export_with_the_same_rewards(tmp_path: Path, dataset: str) -> None:
     """Where states hold all that the goal depends on; for cubes it needs `qpos`."""
-    rows = list(scattered(data.rpartition("-")[0]))
+    rows = list(scattered(dataset.rpartition("-")[0]))
     arrays = {key: np.array([row[key] for row in rows], np.float32) for key in ("observations", "actions")}
     np.savez(tmp_path / "original.npz", **arrays, terminals=np.arange(2 * ROWS) % ROWS == ROWS - 1)
-    name = f"{data}-singletask-task3-v0"
+    name = f"{dataset}-singletask-task3-v0"
     store = open_dataset(f"ogbench/{name}", path=tmp_path / "original.npz").open()
     write_file(tmp_path / "exported.npz", store)
     shutil.copy(tmp_path / "exported.npz", tmp_path / "exported-val.npz")
