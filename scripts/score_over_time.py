@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import LogFormatter
 
 from decision_rnn.comparison.record import read_comparison
 from decision_rnn.comparison.summary import VariantSummary, summarise
@@ -53,7 +53,8 @@ def main() -> None:
             axes.plot(seconds, of_seed, ".", color=colour, markersize=4, alpha=0.5)
         axes.plot(seconds, scores.mean(axis=0), color=colour, label=summary.variant)
     axes.set(xscale="log", xlabel="seconds of training on one core", ylabel="normalised score", ylim=(0, None))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_major_formatter(LogFormatter())
+    axes.xaxis.set_minor_formatter(LogFormatter())
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(options.folder / "score-over-time.png", dpi=130)
