@@ -58,8 +58,9 @@ class TrainingConfig:
         starts: Where slices begin: `anywhere` in the data, or with an `episode`, so that a slice has what an agent sees
             first, and an episode of up to `context` steps from its beginning to its end.
         goals: Which goals the agent sees in observations that have a `desired_goal`: those of the `data`, or in
-            `hindsight`, what the episode went on to reach (`achieved_goal`). The latter needs `condition none`, since
-            rewards are for the goals of the data.
+            `hindsight`, what the episode went on to reach (`achieved_goal`). Rewards are for the goals of the data, so
+            the latter needs `condition none`, or `agent.condition_at head`: there a return-to-go is minus the number of
+            steps until the goal, and `best` asks at every step to reach it as soon as the data do.
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with probability (1 - g) g^(k - 1), so that the mean is 1 / (1 - g) steps.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
@@ -224,9 +225,24 @@ class RunConfig:
         if isinstance(self.condition, ReturnToGoConfig):
             object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))
         if self.training.goals == "hindsight" and self.takes_target:
+            self._check_steps_to_goals()
+
+    def _check_steps_to_goals(self) -> None:
+        """Raise InputError if goals in hindsight leave the condition without a return or a limit."""
+        if not (isinstance(self.condition, ReturnToGoConfig) and self.condition.reach):
             raise InputError(
                 f"training.goals is hindsight, and condition {self.condition.name}: rewards are for the goals of the "
-                "data, so set condition none"
+                "data, so set condition none, or agent.condition_at head, which asks for few steps until the goal"
+            )
+        if self.agent.goals_at == "head":
+            raise InputError(
+                "agent.goals_at is head, and condition return_to_go with goals in hindsight: how soon a goal can be "
+                "reached is judged from a state that must know it, so leave agent.goals_at out, or set condition none"
+            )
+        if self.training.p_randomgoal:
+            raise InputError(
+                f"training.p_randomgoal is {self.training.p_randomgoal}, and condition return_to_go: the data do not "
+                "say how soon a random goal is reached, so leave it out, or set condition none"
             )
 
     @property

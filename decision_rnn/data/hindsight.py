@@ -86,7 +86,7 @@ class HindsightGoals:
         """Until when each row's goal holds and what is asked for, as indices of observations, (2, batch); until one
         that is past for none."""
 
-    def put(self, observation: Tensor, starts: Tensor, begins: Tensor, goes_on: Tensor | None) -> None:
+    def put(self, observation: Tensor, starts: Tensor, begins: Tensor, goes_on: Tensor | None) -> Tensor:
         """Replace the goals in slices.
 
         Args:
@@ -94,6 +94,9 @@ class HindsightGoals:
             starts: (batch,) int64, the slices' first steps.
             begins: (batch, time) bool, true at an episode's first step.
             goes_on: (batch,) bool, true for rows that continue the slice before; None if none does.
+
+        Returns:
+            (batch, time) int64, for how many more steps each goal holds: until it is reached, unless it is random.
         """
         step = starts[:, None] + torch.arange(observation.shape[1])
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
@@ -110,11 +113,19 @@ class HindsightGoals:
             asked = torch.where(torch.rand(step.shape, generator=self.generator) < self.p_randomgoal, anywhere, drawn)
         new = torch.stack([drawn, asked])
         goal = self.goal if goes_on is None else torch.where(goes_on, self.goal, -1)
-        goals = []
+        goals, until = [], []
         for t in range(step.shape[1]):
             goal = torch.where(begins[:, t] | (goal[0] <= now[:, t]), new[..., t], goal)
             goals.append(goal[1])
+            until.append(goal[0])
         if goes_on is not None:
             self.goal = goal
         found = self.reached[torch.stack(goals, dim=1)]
         observation[..., self.entries.asked] = found.to(observation.device)
+        return torch.stack(until, dim=1) - now
+
+
+def steps_ahead(store: EpisodeStore, discount: float) -> float:
+    """About how many steps ahead goals in hindsight lie: their mean, but for the ends of episodes."""
+    half = store.steps / store.episodes / 2
+    return half if discount == 1 else min(1 / (1 - discount), half)

@@ -26,7 +26,9 @@ class Batch(NamedTuple):
     action: Tensor  # (B, K, A)
     previous_action: Tensor  # (B, K, A), zeros at an episode's first step
     reward: Tensor  # (B, K)
-    return_to_go: Tensor  # (B, K, 1) undiscounted, in the environment's units
+    return_to_go: (
+        Tensor  # (B, K, 1) undiscounted, in the environment's units; minus the steps until a goal in hindsight
+    )
     timestep: Tensor  # (B, K) int64, steps since the episode's start
     terminated: Tensor  # (B, K) bool, true at an episode's last step if it ended so
     truncated: Tensor  # (B, K) bool, likewise
@@ -81,7 +83,7 @@ class StepStream:
     always at the end of the stream.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
-    `goal_discount` and `p_randomgoal`, see `HindsightGoals`.
+    `goal_discount` and `p_randomgoal`, see `HindsightGoals`, and returns-to-go by minus the steps until then.
 
     With `own_rows`, only these of every batch are returned: all processes that train one agent draw the same batches.
 
@@ -146,7 +148,8 @@ class StepStream:
         block = self._gather(starts)
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
         if self.goals is not None:
-            self.goals.put(observation, starts, flags[0], ~elsewhere if self.tbptt_slices > 1 else None)
+            ahead = self.goals.put(observation, starts, flags[0], ~elsewhere if self.tbptt_slices > 1 else None)
+            to_go = -ahead.unsqueeze(-1).to(to_go)
         if self.tbptt_slices > 1:
             flags[0, :, 0] |= elsewhere
         begins, terminated, truncated = send(flags, self.device).unbind()

@@ -10,7 +10,7 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
-from decision_rnn.data.hindsight import GoalEntries
+from decision_rnn.data.hindsight import GoalEntries, steps_ahead
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
@@ -37,7 +37,7 @@ def prepare(
     Args:
         config: The run's configuration.
         store: The data.
-        return_scale: The divisor of returns-to-go.
+        return_scale: The divisor of returns-to-go, but for those of goals in hindsight, which are steps.
         spaces: The spaces of observations and actions, boxes of actions bounded; vectors of numbers, for actions within
             [-1, 1], if left out.
         initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
@@ -57,6 +57,7 @@ def prepare(
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
             statistics[goals.asked] = statistics[goals.reached]
+        return_scale = steps_ahead(store, config.training.goal_discount)
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)

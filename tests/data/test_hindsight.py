@@ -50,6 +50,7 @@ def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
     for _ in range(30):
         batch = stream.sample()
         rows = batch.observation.int().tolist()
+        assert torch.equal(batch.return_to_go[..., 0], batch.observation[..., 1] - batch.observation[..., 3])
         for row in range(64):
             previous = None if batch.reset.mask[row, 0] or tbptt_slices == 1 else before[row]
             for step in rows[row]:
@@ -199,6 +200,42 @@ def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(w
     assert export_onnx(decision_rnn.load_agent(tmp_path / "hindsight-head"), tmp_path / "policy.onnx") < 1e-5
 
 
+def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_data(
+    wandering: str, tmp_path: Path
+) -> None:
+    """At full speed the goal is five steps away, at the speed of half of the episodes sixteen."""
+    gymnasium.register("test/LongPoint-v0", Point, max_episode_steps=25)
+    generator, heading = np.random.default_rng(1), np.zeros(2)
+
+    def wander(observation: Any) -> np.ndarray:
+        if not observation["achieved_goal"].any():
+            angle, speed = generator.uniform(0, 2 * np.pi), generator.choice([0.3, 1.0])
+            heading[:] = speed * np.cos(angle), speed * np.sin(angle)
+        return heading.astype(np.float32)
+
+    decision_rnn.record(wander, "test/LongPoint-v0", "own/dawdling", episodes=300, progress=False)
+
+    def steps(name: str, condition_at: str) -> float:
+        run = decision_rnn.train(
+            "own/dawdling",
+            backbone={"name": "mlp", **SMALL},
+            steps=200,
+            output=tmp_path / name,
+            progress=False,
+            condition=name,
+            agent={"condition_at": condition_at},
+            training={"goals": "hindsight", "learning_rate": 5e-3, "ema_decay": 0.9},
+            evaluation={"episodes": 0, "max_episode_steps": 40},
+        )
+        result = run.evaluate(episodes=40, processes=1, progress=False).targets[0]
+        assert result.return_mean == 1
+        return result.length_mean
+
+    assert steps("none", "token") > 7
+    assert steps("return_to_go", "head") < 6
+    assert export_onnx(decision_rnn.load_agent(tmp_path / "return_to_go"), tmp_path / "policy.onnx") < 1e-5
+
+
 def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     """Goals asked for are normalised as places, though in the data they are other places."""
     opened = open_dataset(wandering)
@@ -216,6 +253,15 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
 def test_hindsight_goals_need_no_return_and_observations_with_goals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training.goals is hindsight, and condition return_to_go: .* condition none"):
         decision_rnn.train("hopper-medium", output=tmp_path, training={"goals": "hindsight"})
+    at_head = {"condition_at": "head"}
+    for changes, message in (
+        ({"agent": {**at_head, "goals_at": "head"}}, r"agent.goals_at is head, .* leave agent.goals_at out"),
+        ({"agent": at_head, "condition": {"reach": 0}}, r"training.goals is hindsight, and condition return_to_go"),
+        ({"agent": at_head, "training": {"p_randomgoal": 0.5}}, r"p_randomgoal is 0.5, and condition return_to_go"),
+    ):
+        training = {"goals": "hindsight", **changes.pop("training", {})}
+        with pytest.raises(InputError, match=message):
+            decision_rnn.train("hopper-medium", output=tmp_path, training=training, **changes)
     with pytest.raises(
         InputError, match=r"training.p_randomgoal is 0.5, but training.goals is data: it is for goals in"
     ):

@@ -77,6 +77,45 @@ def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: s
     assert store.rewards.min() >= -TASKS[task].parts
 
 
+@pytest.mark.parametrize(
+    "dataset", ["pointmaze-medium-stitch", "cube-single-play", "cube-double-play", "scene-noisy", "puzzle-3x3-play"]
+)
+def test_ogbench_oracle_representations_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
+    task = dataset.rpartition("-")[0]
+    rows = list(scattered(task))
+    arrays = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    float32 = {key: values.astype(np.float32) for key, values in arrays.items() if values.dtype.kind == "f"}
+    ends = np.arange(2 * ROWS) % ROWS == ROWS - 1
+    file = tmp_path / f"{dataset}-v0.npz"
+    np.savez(file, **{**arrays, **float32, "terminals": ends})
+    shutil.copy(file, tmp_path / f"{dataset}-v0-val.npz")
+    from ogbench import make_env_and_datasets
+
+    environment, theirs, _ = make_env_and_datasets(f"{dataset}-oraclerep-v0", dataset_path=str(file))
+    store = open_dataset(f"ogbench/{dataset}-oraclerep-v0", path=file).open()
+    size = theirs["oracle_reps"].shape[1]
+    reached, _, states = np.split(store.observations, [size, 2 * size], axis=1)
+    np.testing.assert_array_equal(states, theirs["observations"])
+    np.testing.assert_allclose(reached, theirs["oracle_reps"], rtol=0, atol=2e-6)
+    for episode in store.read_episodes():
+        assert (episode.observations[:, size : 2 * size] == episode.observations[-1, :size]).all()
+    ours = make_environment(f"decision_rnn/ogbench-{task}-oraclerep-v0")
+    with drawing_from(seeded(2)):
+        _, info = environment.reset(seed=2, options={"task_id": 3})
+    seen, _ = ours.reset(seed=2)
+    assert {key: value.shape for key, value in seen.items()} == {
+        "achieved_goal": (size,),
+        "desired_goal": (size,),
+        "observation": (TASKS[task].states,),
+    }
+    assert info["goal"].shape == (size,)
+    np.testing.assert_allclose(seen["desired_goal"], info["goal"], atol=0.05)  # ours seeds the two steps before it
+    write_file(tmp_path / "exported.npz", store)
+    with np.load(tmp_path / "exported.npz") as exported:
+        assert len(exported["observations"]) == store.steps + store.episodes
+        np.testing.assert_array_equal(exported["observations"][: ROWS - 1], states[: ROWS - 1])
+
+
 def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 

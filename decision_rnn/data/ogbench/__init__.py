@@ -43,21 +43,56 @@ TASKS = {
 """By name. Every task has five goals."""
 SINGLE = r"-singletask(?:-task[1-5])?"
 """What follows the name where one of the goals is to be reached for a reward: the default one, or one by its number."""
-ID = re.compile(rf"decision_rnn/ogbench-([\w-]+?)({SINGLE})?-v0")
+ORACLE = "-oraclerep"
+"""What follows the name where goals have only what is to be reached, not the whole state."""
+ID = re.compile(rf"decision_rnn/ogbench-([\w-]+?)({SINGLE}|{ORACLE})?-v0")
+ARM = 19
+"""Where objects begin in the state of a task with an arm."""
 
 
 def environment_id(task: str) -> str:
-    """The Gymnasium id of a task of `TASKS`, or of a single one of its goals."""
+    """The Gymnasium id of a task of `TASKS`, with what follows its name (`SINGLE`, `ORACLE`)."""
     return f"decision_rnn/ogbench-{task}-v0"
 
 
 def spaces_of(task: str) -> tuple[Dict | Box, Box]:
     """The observations and actions of a task: observations have the state as `achieved_goal` and that asked for as
-    `desired_goal`, or are the state alone in a single task."""
+    `desired_goal`, or of both only the entries that are to be reached, with the state as `observation`, or are the
+    state alone in a single task."""
     task, single, _ = task.partition("-singletask")
-    state = Box(-np.inf, np.inf, (TASKS[task].states,), np.float64)
-    actions = Box(-1.0, 1.0, (TASKS[task].actions,), np.float32)
-    return state if single else Dict(achieved_goal=state, desired_goal=state), actions
+    name = task.removesuffix(ORACLE)
+    state = Box(-np.inf, np.inf, (TASKS[name].states,), np.float64)
+    actions = Box(-1.0, 1.0, (TASKS[name].actions,), np.float32)
+    if single:
+        return state, actions
+    if name == task:
+        return Dict(achieved_goal=state, desired_goal=state), actions
+    goal = Box(-np.inf, np.inf, (len(oracle_entries(name)),), np.float64)
+    return Dict(achieved_goal=goal, desired_goal=goal, observation=state), actions
+
+
+def oracle_entries(task: str) -> list[int]:
+    """Which entries of a task's state are OGBench's oracle representation of a goal: the place in a maze, the places of
+    cubes, which buttons are lit, and how far drawer and window are open."""
+    family, parts = task.partition("-")[0], TASKS[task].parts
+    if family == "pointmaze":
+        return [0, 1]
+    cubes, buttons = objects_of(family, parts)
+    places = [ARM + 9 * cube + axis for cube in range(cubes) for axis in range(3)]
+    lit = [ARM + 9 * cubes + 4 * button + 1 for button in range(buttons)]
+    states = TASKS[task].states
+    return [*places, *lit, *((states - 4, states - 2) if family == "scene" else ())]
+
+
+def objects_of(family: str, parts: int) -> tuple[int, int]:
+    """How many cubes and buttons there are in a task with an arm whose goals have so many parts."""
+    return {"cube": (parts, 0), "scene": (1, 2), "puzzle": (0, parts)}[family]
+
+
+def states_in(task: str) -> slice:
+    """Which columns of observations, as rows of numbers, are the state."""
+    name = task.removesuffix(ORACLE)
+    return slice(TASKS[name].states) if name == task else slice(-TASKS[name].states, None)
 
 
 def register(environment_id: str) -> None:
@@ -69,7 +104,7 @@ def register(environment_id: str) -> None:
     found = ID.fullmatch(environment_id)
     if found and found[1] in TASKS and environment_id not in gymnasium.registry:
         importlib.import_module("ogbench")
-        kind = "SingleTaskEnvironment" if found[2] else "GoalEnvironment"
+        kind = "GoalEnvironment" if found[2] in (None, ORACLE) else "SingleTaskEnvironment"
         gymnasium.register(
             environment_id,
             f"decision_rnn.data.ogbench.environment:{kind}",

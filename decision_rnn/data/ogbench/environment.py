@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.random import mtrand
 
-from decision_rnn.data.ogbench import TASKS, spaces_of
+from decision_rnn.data.ogbench import ORACLE, oracle_entries, spaces_of
 from decision_rnn.data.store.episode import Episode
 
 GOALS = 5
@@ -36,8 +36,10 @@ def drawing_from(bits: np.random.BitGenerator) -> Iterator[None]:
 
 
 def make(task: str, **settings: Any) -> Any:
-    """OGBench's environment of a task, or of a single one of its goals, without a time limit."""
+    """OGBench's environment of a task, with what follows its name (`SINGLE`, `ORACLE`), without a time limit."""
     importlib.import_module("ogbench")
+    if task.endswith(ORACLE):
+        task, settings = task.removesuffix(ORACLE), {"use_oracle_rep": True, **settings}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no screen
         return gymnasium.make(f"{task}-v0", disable_env_checker=True, **settings).unwrapped
@@ -78,19 +80,21 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class GoalEnvironment(SingleTaskEnvironment):
-    """An environment of OGBench whose observation has the state and the state that is asked for.
+    """An environment of OGBench whose observation has the state and the state that is asked for or, with `ORACLE`, what
+    is to be reached, both as it is and as it is asked for, and the state.
 
     `reset(seed=i)` begins goal 1 + i mod 5, so that episodes with consecutive seeds have all five goals of the
     benchmark alike. The reward is 1 where the goal is reached, which ends the episode.
 
     Args:
-        task: One of `TASKS`.
+        task: One of `TASKS`, with `ORACLE` behind its name or nothing.
         render_mode: Gymnasium's; pictures need `rgb_array`.
     """
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
         super().__init__(task, render_mode)
-        self.goal = np.zeros(TASKS[task].states)
+        self.entries = oracle_entries(task.removesuffix(ORACLE)) if task.endswith(ORACLE) else None
+        self.goal: np.ndarray = np.zeros(0)  # until the first reset
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         chosen = {} if seed is None else {"task_id": 1 + seed % GOALS}
@@ -103,11 +107,14 @@ class GoalEnvironment(SingleTaskEnvironment):
         return self._seen(state), reward, terminated, truncated, info
 
     def _seen(self, state: np.ndarray) -> dict[str, np.ndarray]:
-        return {"achieved_goal": state, "desired_goal": self.goal}
+        if self.entries is None:
+            return {"achieved_goal": state, "desired_goal": self.goal}
+        return {"achieved_goal": state[self.entries], "desired_goal": self.goal, "observation": state}
 
 
-def goal_episode(states: np.ndarray, actions: np.ndarray) -> Episode:
-    """An episode of these states (steps + 1, n), without rewards. The goal in its observations is the last of them:
-    what it was made to reach is not in OGBench's files."""
-    rows = np.concatenate([states, np.broadcast_to(states[-1], states.shape)], axis=1)
-    return Episode(rows, actions, np.zeros(len(actions)), False, True)
+def goal_episode(states: np.ndarray, actions: np.ndarray, entries: list[int] | None = None) -> Episode:
+    """An episode of these states (steps + 1, n), without rewards. The goal in its observations is the last of them or,
+    with `entries`, these of it, with the state apart: what it was made to reach is not in OGBench's files."""
+    reached = states if entries is None else states[:, entries]
+    parts = [reached, np.broadcast_to(reached[-1], reached.shape), *([] if entries is None else [states])]
+    return Episode(np.concatenate(parts, axis=1), actions, np.zeros(len(actions)), False, True)

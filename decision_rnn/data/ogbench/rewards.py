@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from decision_rnn.data.ogbench import TASKS
+from decision_rnn.data.ogbench import ARM, TASKS, objects_of, states_in
 from decision_rnn.data.ogbench.environment import drawing_from, make, seeded
 from decision_rnn.data.store.episode import Episode
 
-ARM, OBJECTS = 19, 14
-"""Where objects begin: in the state of a task with an arm, and in the positions of its simulation."""
+OBJECTS = 14
+"""Where objects begin in the positions of the simulation of a task with an arm."""
 CENTRE, SCALE = np.array([0.425, 0.0, 0.0]), 10.0
 """How places become entries of a state: less the centre, times the scale."""
 SLIDERS = np.array([18.0, 15.0])
@@ -37,7 +37,7 @@ def relabelled(episodes: Iterable[Episode], task: str, single: str) -> Iterator[
     # Its goal stays the same, and resetting it for every episode would take a tenth of a second each.
     still = SimpleNamespace(unwrapped=environment, reset=lambda: None)
     for episode in episodes:
-        states = episode.observations[:, : TASKS[task].states]
+        states = episode.observations[:, states_in(task)]
         dataset = simulated(task, states[:-1].astype(np.float64))
         relabel(task, still, dataset)
         yield replace(episode, observations=states, rewards=dataset["rewards"].astype(np.float64))
@@ -49,7 +49,7 @@ def simulated(task: str, states: np.ndarray) -> dict[str, np.ndarray]:
     family, parts = task.partition("-")[0], TASKS[task].parts
     if family == "pointmaze":
         return {"qpos": states}
-    cubes, buttons = {"cube": (parts, 0), "scene": (1, 2), "puzzle": (0, parts)}[family]
+    cubes, buttons = objects_of(family, parts)
     qpos = np.zeros((len(states), OBJECTS + 7 * cubes + buttons + 2))
     for cube in range(cubes):
         qpos[:, OBJECTS + 7 * cube :][:, :3] = states[:, ARM + 9 * cube :][:, :3] / SCALE + CENTRE

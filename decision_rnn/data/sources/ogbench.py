@@ -3,18 +3,20 @@
 import contextlib
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.data.formats.ogbench import read_episodes
-from decision_rnn.data.ogbench import SINGLE, TASKS, environment_id, spaces_of
+from decision_rnn.data.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of, states_in
+from decision_rnn.data.ogbench.environment import goal_episode
 from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
 from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
-from decision_rnn.data.store.episode import as_episodes
+from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.unfinished import unfinished
 from decision_rnn.errors import InputError, did_you_mean
@@ -28,20 +30,20 @@ VALIDATION = "-val"
 
 @register_source
 class OGBenchSource(Source):
-    """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`), and their versions with a
-    single goal and rewards, each with a validation split."""
+    """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`), and their versions with
+    goals of only what is to be reached, and with a single goal and rewards, each with a validation split."""
 
     prefix = "ogbench"
-    pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-singletask[-taskN]-v0[-val]"
+    pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-{oraclerep,singletask[-taskN]}-v0[-val]"
 
     def names(self) -> list[str]:
         return [f"ogbench/{name}" for name in RECIPES]
 
     def spec(self, name: str) -> DatasetSpec:
         """Determined by the name; raises InputError, with the nearest name, if there is no such dataset."""
-        recipe, single = _recipe(name)
-        task, played = TASKS[recipe.task], f"{recipe.task}{single}"
-        if single:
+        recipe, version = _recipe(name)
+        task, played = TASKS[recipe.task], f"{recipe.task}{version}"
+        if version not in ("", ORACLE):
             means = (
                 "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
                 "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
@@ -65,25 +67,26 @@ class OGBenchSource(Source):
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
         """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`. Without
-        a file they are made here. Those of a single task are read from the store of the task with goals, which is made
-        first."""
-        (recipe, single), spec = _recipe(name), self.spec(name)
-        goals = name.replace(single, "")
+        a file they are made here. Those of a version are read from the store of the task with whole goals, which is
+        made first."""
+        (recipe, version), spec = _recipe(name), self.spec(name)
+        goals = name.replace(version, "")
         file = _find(goals) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
-        layouts = layouts_of(spaces_of(f"{recipe.task}{single}"), name)
+        layouts = layouts_of(spaces_of(f"{recipe.task}{version}"), name)
         validation = name.endswith(VALIDATION)
         made_of: dict[str, Any] = {"version": recipe.version, "episodes": len(episodes_of(recipe, validation))}
 
         def make(folder: Path) -> EpisodeStore:
-            if file is None or single:
+            if file is None or version:
                 make_environment(spec.environment_id).close()  # raises, with a remedy, if the package is missing
             with contextlib.ExitStack() as stack:
-                if single:
+                if version:
                     store = self.open(goals, progress, path)
-                    shown = bar(store.read_episodes(), "computing rewards", total=store.episodes, show=progress)
-                    source, episodes = store.manifest["source"], relabelled(shown, recipe.task, single)
+                    doing = "computing goals" if version == ORACLE else "computing rewards"
+                    shown = bar(store.read_episodes(), doing, total=store.episodes, show=progress)
+                    source, episodes = store.manifest["source"], _converted(shown, recipe.task, version)
                 elif file is None:
                     source = {**made_of, "versions": versions(PACKAGES)}
                     parts = stack.enter_context(unfinished(name, source))
@@ -106,17 +109,25 @@ class OGBenchSource(Source):
         return open_or_make(name, current, make)
 
 
+def _converted(episodes: Iterable[Episode], task: str, version: str) -> Iterator[Episode]:
+    """Episodes with whole goals, as those of a version of their task."""
+    if version != ORACLE:
+        return relabelled(episodes, task, version)
+    states, entries = states_in(task), oracle_entries(task)
+    return (goal_episode(episode.observations[:, states], episode.actions, entries) for episode in episodes)
+
+
 def _recipe(name: str) -> tuple[Recipe, str]:
-    """The recipe of a dataset, and, of a single task, what its name says of it: `-singletask-task3`."""
-    single = re.search(rf"{SINGLE}(?=-v0({VALIDATION})?$)", name)
-    said = single[0] if single else ""
+    """The recipe of a dataset, and what its name says of its version: `-oraclerep`, `-singletask-task3` or nothing."""
+    version = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
+    said = version[0] if version else ""
     recipe = RECIPES.get(name.removeprefix("ogbench/").removesuffix(VALIDATION).replace(said, ""))
     if recipe is None:
         known = OGBenchSource().names()
         raise InputError(
             f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}, and with "
-            f"-singletask or -singletask-task1 to -task5 before -v0, those with rewards, and with {VALIDATION} behind "
-            "it, those for validation"
+            f"-singletask or -singletask-task1 to -task5 before -v0, those with rewards, with {ORACLE} there, those "
+            f"with goals of only what is to be reached, and with {VALIDATION} behind it, those for validation"
         )
     return recipe, said
 
