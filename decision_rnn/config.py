@@ -252,6 +252,11 @@ class RunConfig:
         described: Any = self.condition if known is None else known.cls
         return bool(described.takes_target)
 
+    @property
+    def takes_return(self) -> bool:
+        """Whether that target is a return of the data's episodes, not steps until a goal in hindsight."""
+        return self.takes_target and self.training.goals == "data"
+
 
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SupervisedConfig().name

@@ -382,7 +382,7 @@ def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) 
     evaluated under another time limit."""
     if limits := remark_on_limits(provenance, config.evaluation):
         warn(f"warning: {limits}")
-    if not config.takes_target:
+    if not config.takes_return:
         return
     settings, best = config.evaluation, provenance.return_max
     asked = asked_returns(settings, provenance, config)

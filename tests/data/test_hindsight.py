@@ -233,6 +233,8 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
 
     assert steps("none", "token") > 7
     assert steps("return_to_go", "head") < 6
+    sooner = decision_rnn.evaluate(tmp_path / "return_to_go", episodes=5, target_returns=[-3], processes=1)
+    assert not sooner.remarks  # which compare with returns of the data
     assert export_onnx(decision_rnn.load_agent(tmp_path / "return_to_go"), tmp_path / "policy.onnx") < 1e-5
 
 
