@@ -6,15 +6,17 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import drawing_from, seeded
+from decision_rnn.data.ogbench.environment import IDLE, drawing_from, seeded
 from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
 from decision_rnn.data.ogbench.mazes import MazeRecipe, Oracle
 from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
@@ -257,6 +259,33 @@ def test_ogbench_cube_is_carried_from_place_to_place(kind: str) -> None:
     cube = episode.observations[:, 19:22]  # behind 19 entries of the arm
     assert np.ptp(cube, axis=0).max() > 0.5  # scaled by ten
     np.testing.assert_array_equal(episode.observations[:, 28:], np.repeat(episode.observations[-1:, :28], 151, axis=0))
+
+
+@pytest.mark.parametrize(
+    "task", ["pointmaze-teleport", "cube-double-oraclerep", "scene", "puzzle-3x3-singletask-task2"]
+)
+def test_ogbench_environment_that_was_used_before_begins_as_a_new_one(task: str) -> None:
+    def played(environment: gymnasium.Env, seed: int) -> list[Any]:
+        space = environment.action_space
+        space.seed(seed)
+        seen, told = environment.reset(seed=seed)
+        steps = [environment.step(space.sample()) for _ in range(60)]
+        rows = [flatten(environment.observation_space, state) for state in (seen, *(step[0] for step in steps))]
+        return [*np.array(rows).ravel(), *(step[1] for step in steps), told.get("success")]
+
+    IDLE.clear()
+    name = f"decision_rnn/ogbench-{task}-v0"
+    before = [make_environment(name) for _ in range(2)]
+    new = [played(environment, seed) for seed, environment in enumerate(before)]
+    inside = {id(environment.unwrapped) for environment in before}
+    for environment in before:
+        environment.close()
+        environment.close()
+    again = [make_environment(name) for _ in range(2)]
+    assert {id(environment.unwrapped) for environment in again} == inside
+    assert [played(environment, seed) for seed, environment in enumerate(again)] == new
+    assert [played(environment, seed) for seed, environment in enumerate(again)] == new
+    assert id(make_environment(name).unwrapped) not in inside
 
 
 @pytest.mark.parametrize("task", ["cube-single", "pointmaze-medium"])

@@ -13,6 +13,11 @@ from numpy.random import mtrand
 from decision_rnn.data.ogbench import ORACLE, oracle_entries, spaces_of
 from decision_rnn.data.store.episode import Episode
 
+IDLE: dict[str, list[Any]] = {}
+"""Environments that were closed, by task: a new one takes a second, most of it to compile a model of the robot, and an
+episode not half of that. A reset leaves nothing of what they were before."""
+MOST_IDLE = 50
+"""The most that are kept of each task."""
 GOALS = 5
 """The number of goals, with starts of their own, that the benchmark evaluates on every task."""
 
@@ -45,6 +50,12 @@ def make(task: str, **settings: Any) -> Any:
         return gymnasium.make(f"{task}-v0", disable_env_checker=True, **settings).unwrapped
 
 
+def _with_own_class(environment: Any) -> Any:
+    kind = type(environment)
+    environment.__class__ = type(kind.__name__, (kind,), {})
+    return environment
+
+
 class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment of OGBench with one goal, whose episodes are determined by their seed and the actions.
 
@@ -57,13 +68,23 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
-        super().__init__(make(task, render_mode=render_mode))
+        idle = IDLE.get(task) if render_mode is None else None
+        super().__init__(idle.pop() if idle else _with_own_class(make(task, render_mode=render_mode)))
+        self.task = task
         self.bits: np.random.BitGenerator = np.random.MT19937()
         self.observation_space, self.action_space = spaces_of(task)
         # On the way to a goal's state OGBench takes random actions. Where there is an arm, their space is a new one at
         # every look, which no seed reaches: as an attribute of the class, it is the same one.
-        kind = type(self.env)
-        self.env.__class__ = type(kind.__name__, (kind,), {"action_space": self.action_space})
+        type(self.env).action_space = self.action_space
+
+    def close(self) -> None:
+        environment, idle = vars(self).pop("env", None), IDLE.setdefault(self.task, [])
+        if environment is None:  # it may be another's by now
+            return
+        if environment.render_mode is None and len(idle) < MOST_IDLE:
+            idle.append(environment)
+        else:
+            environment.close()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:
