@@ -59,8 +59,8 @@ class TrainingConfig:
             first, and an episode of up to `context` steps from its beginning to its end.
         goals: Which goals the agent sees in observations that have a `desired_goal`: those of the `data`, or in
             `hindsight`, what the episode went on to reach (`achieved_goal`). Rewards are for the goals of the data, so
-            the latter needs `condition none`, or `agent.condition_at head`: there a return-to-go is minus the number of
-            steps until the goal, and `best` asks at every step to reach it as soon as the data do.
+            in hindsight a return-to-go is minus the number of steps until the goal, and `best` asks at every step to
+            reach it as soon as the data do; `condition none` clones.
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with probability (1 - g) g^(k - 1), so that the mean is 1 / (1 - g) steps.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
@@ -222,6 +222,10 @@ class RunConfig:
         if self.training.tbptt_slices is None:
             slices = CARRIED_SLICES if outlasts(self.backbone, self.training.context) else 1
             object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
+        returns = isinstance(self.condition, ReturnToGoConfig)
+        if self.agent.condition_at is None:
+            place: Literal["head", "token"] = "head" if returns and self.training.goals == "hindsight" else "token"
+            object.__setattr__(self, "agent", replace(self.agent, condition_at=place))
         if isinstance(self.condition, ReturnToGoConfig):
             object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))
         if self.training.goals == "hindsight" and self.takes_target:
@@ -231,8 +235,9 @@ class RunConfig:
         """Raise InputError if goals in hindsight leave the condition without a return or a limit."""
         if not (isinstance(self.condition, ReturnToGoConfig) and self.condition.reach):
             raise InputError(
-                f"training.goals is hindsight, and condition {self.condition.name}: rewards are for the goals of the "
-                "data, so set condition none, or agent.condition_at head, which asks for few steps until the goal"
+                f"training.goals is hindsight, and condition {self.condition.name} at a {self.agent.condition_at}: "
+                "rewards are for the goals of the data, so leave agent.condition_at and condition.reach out, which "
+                "asks for few steps until the goal, or set condition none"
             )
         if self.agent.goals_at == "head":
             raise InputError(

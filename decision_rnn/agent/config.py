@@ -33,7 +33,8 @@ class AgentConfig:
             Transformer does.
         condition_at: Where the condition enters: as a `token` or a part of one, as in the Decision Transformer, or at
             the `head`, where it modulates what the backbone returns (adaptive layer norm, as in DDT, arXiv 2601.15953),
-            whose state then does not depend on what is asked for.
+            whose state then does not depend on what is asked for. If left out, `head` with a return and
+            `training.goals hindsight`, which needs it, otherwise `token`.
         goals_at: Where goals in observations, their `desired_goal`, enter: with the rest of the `observation`, or at
             the `head`, as the condition does there, so that the state does not depend on the goal.
     """
@@ -41,7 +42,7 @@ class AgentConfig:
     tokens: Literal["step", "interleaved"] = "step"
     previous_action: bool = False
     timestep_embedding: bool = False
-    condition_at: Literal["token", "head"] = "token"
+    condition_at: Literal["token", "head"] | None = None
     goals_at: Literal["observation", "head"] = "observation"
 
 

@@ -215,7 +215,7 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
 
     decision_rnn.record(wander, "test/LongPoint-v0", "own/dawdling", episodes=300, progress=False)
 
-    def steps(name: str, condition_at: str) -> float:
+    def steps(name: str) -> float:
         run = decision_rnn.train(
             "own/dawdling",
             backbone={"name": "mlp", **SMALL},
@@ -223,7 +223,6 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
             output=tmp_path / name,
             progress=False,
             condition=name,
-            agent={"condition_at": condition_at},
             training={"goals": "hindsight", "learning_rate": 5e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0, "max_episode_steps": 40},
         )
@@ -231,8 +230,8 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
         assert result.return_mean == 1
         return result.length_mean
 
-    assert steps("none", "token") > 7
-    assert steps("return_to_go", "head") < 6
+    assert steps("none") > 7
+    assert steps("return_to_go") < 6
     sooner = decision_rnn.evaluate(tmp_path / "return_to_go", episodes=5, target_returns=[-3], processes=1)
     assert not sooner.remarks  # which compare with returns of the data
     assert export_onnx(decision_rnn.load_agent(tmp_path / "return_to_go"), tmp_path / "policy.onnx") < 1e-5
@@ -252,14 +251,12 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     assert not np.allclose(mean[entries.asked], mean[entries.reached])
 
 
-def test_hindsight_goals_need_no_return_and_observations_with_goals(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"training.goals is hindsight, and condition return_to_go: .* condition none"):
-        decision_rnn.train("hopper-medium", output=tmp_path, training={"goals": "hindsight"})
-    at_head = {"condition_at": "head"}
+def test_hindsight_goals_need_returns_that_are_steps_and_observations_with_goals(tmp_path: Path) -> None:
     for changes, message in (
-        ({"agent": {**at_head, "goals_at": "head"}}, r"agent.goals_at is head, .* leave agent.goals_at out"),
-        ({"agent": at_head, "condition": {"reach": 0}}, r"training.goals is hindsight, and condition return_to_go"),
-        ({"agent": at_head, "training": {"p_randomgoal": 0.5}}, r"p_randomgoal is 0.5, and condition return_to_go"),
+        ({"agent": {"condition_at": "token"}}, r"goals is hindsight, and condition return_to_go at a token: .* none"),
+        ({"condition": {"reach": 0}}, r"training.goals is hindsight, and condition return_to_go at a head"),
+        ({"agent": {"goals_at": "head"}}, r"agent.goals_at is head, .* leave agent.goals_at out"),
+        ({"training": {"p_randomgoal": 0.5}}, r"p_randomgoal is 0.5, and condition return_to_go"),
     ):
         training = {"goals": "hindsight", **changes.pop("training", {})}
         with pytest.raises(InputError, match=message):
