@@ -26,9 +26,7 @@ class Batch(NamedTuple):
     action: Tensor  # (B, K, A)
     previous_action: Tensor  # (B, K, A), zeros at an episode's first step
     reward: Tensor  # (B, K)
-    return_to_go: (
-        Tensor  # (B, K, 1) undiscounted, in the environment's units; minus the steps until a goal in hindsight
-    )
+    return_to_go: Tensor  # (B, K, 1) undiscounted; for goals in hindsight minus the number of steps until them
     timestep: Tensor  # (B, K) int64, steps since the episode's start
     terminated: Tensor  # (B, K) bool, true at an episode's last step if it ended so
     truncated: Tensor  # (B, K) bool, likewise
