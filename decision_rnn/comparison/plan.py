@@ -284,10 +284,12 @@ def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, .
     for target in paper:
         roles.setdefault(target, []).append("paper")
     roles.setdefault(high if high in paper else min(capped, default=high), []).append("best")
-    for target in spread_targets(low, high, SPREAD) if low < high else ():
+    returns = any(config.takes_return for config in configs)
+    for target in spread_targets(low, high, SPREAD) if returns and low < high else ():
         roles.setdefault(target, []).append("spread")
     return tuple(
-        Target(target_return=target, roles=tuple(of), in_range=data.contains(target)) for target, of in roles.items()
+        Target(target_return=target, roles=tuple(of), in_range=data.contains(target) if returns else None)
+        for target, of in roles.items()
     )
 
 

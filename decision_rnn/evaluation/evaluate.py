@@ -132,7 +132,7 @@ def evaluate(
         dataset=dataset,
         step=policy.step,
         protocol=protocol,
-        targets=tuple(_target_result(dataset, *of) for of in zip(protocol.target_returns, played, strict=True)),
+        targets=tuple(_target_result(config, dataset, *of) for of in zip(protocol.target_returns, played, strict=True)),
         remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(dataset, protocol, played)),
         training_seconds=round(policy.seconds, 1),
         parameters=policy.parameters,
@@ -150,7 +150,9 @@ def evaluate(
     )
 
 
-def _target_result(dataset: DataSummary, target: float | None, episodes: RolloutResult) -> TargetResult:
+def _target_result(
+    config: RunConfig, dataset: DataSummary, target: float | None, episodes: RolloutResult
+) -> TargetResult:
     scores = dataset.normalised(episodes.returns)
     if not np.isfinite(scores).all():
         raise InputError(
@@ -161,7 +163,7 @@ def _target_result(dataset: DataSummary, target: float | None, episodes: Rollout
     decimals = max(3, math.ceil(5 - math.log10(abs(dataset.reference_max - dataset.reference_min))))
     return TargetResult(
         target_return=target,
-        in_range=dataset.contains(target),
+        in_range=dataset.contains(target) if config.takes_return else None,
         return_mean=float(episodes.returns.mean()),
         return_sd=float(episodes.returns.std()),
         score_mean=float(scores.mean()),

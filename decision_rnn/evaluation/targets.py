@@ -24,8 +24,8 @@ ROUNDING = 1e-6
 
 def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequence[RunConfig]) -> tuple[float, ...]:
     """The target returns that the user named, or else those of the dataset's spec, which are the paper's; if all these
-    agents see a limited return-to-go, `BEST` in place of those beyond the data. One that rounding alone tells from the
-    data's best is that.
+    agents see a limited return-to-go, `BEST` in place of those beyond the data, and alone where none is asked for
+    returns of the data. One that rounding alone tells from the data's best is that.
 
     Raises:
         InputError: If the user named `BEST`, and nothing limits what one of the agents sees.
@@ -35,7 +35,7 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
     if named is None:
         named = tuple(data.target_returns)
         if conditions and all(getattr(of, "limited", False) for of in conditions):
-            named = (BEST, *(of for of in named if of < largest))
+            named = (BEST, *(of for of in named if of < largest and any(config.takes_return for config in configs)))
     elif BEST in named:
         for condition in conditions:
             check_limited(condition)
