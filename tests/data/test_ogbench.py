@@ -273,6 +273,7 @@ def test_ogbench_environment_that_was_used_before_begins_as_a_new_one(task: str)
         rows = [flatten(environment.observation_space, state) for state in (seen, *(step[0] for step in steps))]
         return [*np.array(rows).ravel(), *(step[1] for step in steps), told.get("success")]
 
+    pytest.importorskip("ogbench")
     IDLE.clear()
     name = f"decision_rnn/ogbench-{task}-v0"
     before = [make_environment(name) for _ in range(2)]
