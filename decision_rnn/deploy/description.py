@@ -117,7 +117,10 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
     Observations in Gymnasium's environments are the positions, without the first few, then the velocities, and in some
     environments further parts such as contact forces, whose entries are numbered.
     """
-    model: Any = getattr(environment, "model", None)
+    try:
+        model: Any = environment.model
+    except Exception:  # a property can raise anything, such as that there is no model before a reset
+        return [], []
     if not hasattr(model, "actuator_trntype"):
         return [], []
     joints = [model.joint(i) for i in range(model.njnt)]

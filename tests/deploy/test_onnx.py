@@ -178,6 +178,21 @@ def test_actions_of_actuators_that_drive_no_joint_have_no_names(
     assert len(spaces["observation"]["names"]) == observations
 
 
+def test_environment_whose_model_is_made_by_a_reset_has_no_names_of_joints(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Arm(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+        action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+        @property
+        def model(self) -> object:
+            raise ValueError("MjModel object not yet initialized. Call `reset` to initialize.")
+
+    monkeypatch.setitem(gymnasium.registry, "Arm-v0", EnvSpec("Arm-v0", entry_point=Arm))
+    spaces = describe_spaces("Arm-v0", Arm.observation_space, unit_box(1))
+    assert spaces["observation"]["names"] is None
+    assert spaces["action"]["names"] is None
+
+
 def test_onnx_export_of_a_user_backbone_and_objective(registries: None, tmp_path: Path) -> None:
     """Those of the tutorials."""
     layers, objective = ModuleType("layers"), ModuleType("myobjective")
