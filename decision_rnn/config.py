@@ -222,9 +222,9 @@ class RunConfig:
         if self.training.tbptt_slices is None:
             slices = CARRIED_SLICES if outlasts(self.backbone, self.training.context) else 1
             object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
-        returns = isinstance(self.condition, ReturnToGoConfig)
         if self.agent.condition_at is None:
-            place: Literal["head", "token"] = "head" if returns and self.training.goals == "hindsight" else "token"
+            late = self.training.goals == "hindsight" and isinstance(self.condition, ReturnToGoConfig)
+            place: Literal["head", "token"] = "head" if late else "token"
             object.__setattr__(self, "agent", replace(self.agent, condition_at=place))
         if isinstance(self.condition, ReturnToGoConfig):
             object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))

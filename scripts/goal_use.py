@@ -16,8 +16,7 @@ import torch
 
 from decision_rnn import InputError, TrainedAgent, load_agent
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.hindsight import GoalEntries
-from decision_rnn.training.slices import slices_of
+from decision_rnn.training.slices import goals_of, slices_of
 
 SEED = 1_000_000
 BEFORE, BATCHES = 15, 20
@@ -26,10 +25,10 @@ BEFORE, BATCHES = 15, 20
 def losses(trained: TrainedAgent) -> tuple[float, float]:
     """The mean loss with a slice's own goals, and with those of another one."""
     config = trained.config
-    if config.training.goals != "hindsight":
-        raise InputError(f"training.goals is {config.training.goals}: name runs with goals in hindsight")
     dataset = open_dataset(config.dataset, path=config.path)
-    goals = GoalEntries.of_space(dataset.spec.observation_space, config.dataset)
+    goals = goals_of(config, dataset.spec.observation_space)
+    if goals is None:
+        raise InputError(f"training.goals is {config.training.goals}: name runs with goals in hindsight")
     stream = slices_of(config, dataset.open(), goals, SEED, torch.device("cpu"))
     states, found = [None, None], []
     with torch.inference_mode():

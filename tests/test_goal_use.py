@@ -1,21 +1,15 @@
 """The probe of how much an agent looks at its goals, on data whose actions are the way to them or have nothing to do
 with them."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
+import goal_use as script
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict
 
 import decision_rnn
 from decision_rnn import Episode, InputError
-
-PATH = Path(__file__).parents[1] / "scripts" / "goal_use.py"
-spec = importlib.util.spec_from_file_location("goal_use", PATH)
-script = sys.modules["goal_use"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 @pytest.mark.parametrize("towards", [True, False])

@@ -1,21 +1,14 @@
 """scripts/memory_table.py: what it says of a policy in all mazes at once, against the environment's own episodes."""
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+import memory_table as script
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from decision_rnn.data.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze
-
-PATH = Path(__file__).parents[1] / "scripts" / "memory_table.py"
-spec = importlib.util.spec_from_file_location("memory_table", PATH)
-script = sys.modules["memory_table"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 Choose = Callable[[float, float, int, bool], int]
 """From the hint, the target, the step and whether the junction is reached to an action."""

@@ -1,16 +1,8 @@
 """The probe of past actions, on actions whose predictability is known."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
+import past_actions as script
 import pytest
-
-PATH = Path(__file__).parents[1] / "scripts" / "past_actions.py"
-spec = importlib.util.spec_from_file_location("past_actions", PATH)
-script = sys.modules["past_actions"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 def walk(share: float, generator: np.random.Generator) -> np.ndarray:

@@ -1,16 +1,8 @@
 """Truncated backpropagation with a carried state: what scripts/recall_across_slices.py learns beyond one slice."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
+import recall_across_slices as script
 import torch
-
-PATH = Path(__file__).parents[1] / "scripts" / "recall_across_slices.py"
-spec = importlib.util.spec_from_file_location("recall_across_slices", PATH)
-script = sys.modules["recall_across_slices"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 def test_signs_are_seen_once_and_asked_for_after_the_delay_across_slices() -> None:

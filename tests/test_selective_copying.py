@@ -1,17 +1,12 @@
 """The selective copying script: its sequences, training on a tiny task, and reuse of finished rows."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
 import pytest
+import selective_copying as script
 import torch
-
-PATH = Path(__file__).parents[1] / "scripts" / "selective_copying.py"
-spec = importlib.util.spec_from_file_location("selective_copying", PATH)
-script = sys.modules["selective_copying"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 def test_sequences_place_tokens_in_order_among_blanks() -> None:

@@ -113,16 +113,15 @@ class HindsightGoals:
             asked = torch.where(torch.rand(step.shape, generator=self.generator) < self.p_randomgoal, anywhere, drawn)
         new = torch.stack([drawn, asked])
         goal = self.goal if goes_on is None else torch.where(goes_on, self.goal, -1)
-        goals, until = [], []
+        held = []
         for t in range(step.shape[1]):
             goal = torch.where(begins[:, t] | (goal[0] <= now[:, t]), new[..., t], goal)
-            goals.append(goal[1])
-            until.append(goal[0])
+            held.append(goal)
         if goes_on is not None:
             self.goal = goal
-        found = self.reached[torch.stack(goals, dim=1)]
-        observation[..., self.entries.asked] = found.to(observation.device)
-        return torch.stack(until, dim=1) - now
+        until, asked = torch.stack(held, dim=-1)
+        observation[..., self.entries.asked] = self.reached[asked].to(observation.device)
+        return until - now
 
 
 def steps_ahead(store: EpisodeStore, discount: float) -> float:

@@ -104,7 +104,8 @@ def describe_limit(target: TargetResult) -> str:
 def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
-    targets = [target for target in protocol.target_returns if target not in (None, BEST) and config.takes_return]
+    returns = protocol.target_returns if config.takes_return else ()
+    targets = [target for target in returns if target not in (None, BEST)]
     above, below = [target for target in targets if target > high], [target for target in targets if target < low]
     for beyond, side in ((above, f"best {high:g}"), (below, f"worst {low:g}")):
         if not beyond:

@@ -35,7 +35,8 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
     if named is None:
         named = tuple(data.target_returns)
         if conditions and all(getattr(of, "limited", False) for of in conditions):
-            named = (BEST, *(of for of in named if of < largest and any(config.takes_return for config in configs)))
+            inside = [of for of in named if of < largest]
+            named = (BEST, *inside) if any(config.takes_return for config in configs) else (BEST,)
     elif BEST in named:
         for condition in conditions:
             check_limited(condition)

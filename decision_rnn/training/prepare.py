@@ -10,14 +10,14 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
-from decision_rnn.data.hindsight import GoalEntries, steps_ahead
+from decision_rnn.data.hindsight import steps_ahead
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
 from decision_rnn.training.ranks import ALONE, Ranks
-from decision_rnn.training.slices import slices_of
+from decision_rnn.training.slices import goals_of, slices_of
 from decision_rnn.training.trainer import Trainer
 
 OTHER_SEEDS = 1 << 32
@@ -51,9 +51,8 @@ def prepare(
     seen = slice(None) if index is None else index
     observations, actions = spaces or (None, store.action_dim)
     mean, std = torch.from_numpy(store.observation_mean), torch.from_numpy(store.observation_std)
-    goals = None
-    if config.training.goals == "hindsight":
-        goals = GoalEntries.of_space(observations, config.dataset)
+    goals = goals_of(config, observations)
+    if goals is not None:
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
             statistics[goals.asked] = statistics[goals.reached]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -15,6 +16,12 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
 from decision_rnn.training.ranks import ALONE, Ranks
+
+
+def goals_of(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:
+    """The entries of goals in hindsight in observations of this space, None with goals of the data; InputError if there
+    are none."""
+    return GoalEntries.of_space(observations, config.dataset) if config.training.goals == "hindsight" else None
 
 
 def slices_of(

@@ -8,10 +8,9 @@ import torch
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
-from decision_rnn.training.slices import select_episodes, slices_of
+from decision_rnn.training.slices import goals_of, select_episodes, slices_of
 
 BATCHES = 10
 """The number of batches of a validation. Rows that continue have a state from at most so many slices."""
@@ -44,10 +43,7 @@ class Validation:
                     f"{config.dataset} of {expected}: name a dataset of the same task"
                 )
         self.store = select_episodes(replace(config, dataset=config.validation), held_out)
-        goals = None
-        if config.training.goals == "hindsight":
-            goals = GoalEntries.of_space(observations, config.dataset)
-        self.stream = slices_of(config, self.store, goals, 0, device)
+        self.stream = slices_of(config, self.store, goals_of(config, observations), 0, device)
         self.beginning = self.stream.state_dict()
         self.carries_state = self.stream.tbptt_slices > 1
 

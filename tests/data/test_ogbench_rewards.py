@@ -52,18 +52,26 @@ def scattered(task: str) -> Iterator[dict[str, Any]]:
         yield row if lit is None else {**row, "button_states": lit.copy()}
 
 
-@pytest.mark.parametrize(
+EVERY_FAMILY = pytest.mark.parametrize(
     "dataset", ["pointmaze-medium-stitch", "cube-single-play", "cube-double-play", "scene-noisy", "puzzle-3x3-play"]
 )
-def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
-    task = dataset.rpartition("-")[0]
-    rows = list(scattered(task))
+
+
+def scattered_file(folder: Path, dataset: str) -> Path:
+    """A file of a dataset in OGBench's layout, with its validation file beside it."""
+    rows = list(scattered(dataset.rpartition("-")[0]))
     arrays = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     float32 = {key: values.astype(np.float32) for key, values in arrays.items() if values.dtype.kind == "f"}
     ends = np.arange(2 * ROWS) % ROWS == ROWS - 1
-    file = tmp_path / f"{dataset}-v0.npz"
+    file = folder / f"{dataset}-v0.npz"
     np.savez(file, **{**arrays, **float32, "terminals": ends})
-    shutil.copy(file, tmp_path / f"{dataset}-v0-val.npz")
+    shutil.copy(file, folder / f"{dataset}-v0-val.npz")
+    return file
+
+
+@EVERY_FAMILY
+def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
+    file = scattered_file(tmp_path, dataset)
     from ogbench import make_env_and_datasets
 
     _, theirs, _ = make_env_and_datasets(f"{dataset}-singletask-task3-v0", dataset_path=str(file))
@@ -74,21 +82,12 @@ def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: s
     assert np.flatnonzero(theirs["terminals"]).tolist() == (store.offsets[1:] - 1).tolist()
     assert not store.terminated.any()
     assert len(np.unique(store.rewards)) > 1
-    assert store.rewards.min() >= -TASKS[task].parts
+    assert store.rewards.min() >= -TASKS[dataset.rpartition("-")[0]].parts
 
 
-@pytest.mark.parametrize(
-    "dataset", ["pointmaze-medium-stitch", "cube-single-play", "cube-double-play", "scene-noisy", "puzzle-3x3-play"]
-)
+@EVERY_FAMILY
 def test_ogbench_oracle_representations_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
-    task = dataset.rpartition("-")[0]
-    rows = list(scattered(task))
-    arrays = {key: np.array([row[key] for row in rows]) for key in rows[0]}
-    float32 = {key: values.astype(np.float32) for key, values in arrays.items() if values.dtype.kind == "f"}
-    ends = np.arange(2 * ROWS) % ROWS == ROWS - 1
-    file = tmp_path / f"{dataset}-v0.npz"
-    np.savez(file, **{**arrays, **float32, "terminals": ends})
-    shutil.copy(file, tmp_path / f"{dataset}-v0-val.npz")
+    task, file = dataset.rpartition("-")[0], scattered_file(tmp_path, dataset)
     from ogbench import make_env_and_datasets
 
     environment, theirs, _ = make_env_and_datasets(f"{dataset}-oraclerep-v0", dataset_path=str(file))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from decision_rnn.data.ogbench import ID, ORACLE, TASKS, states_in
+from decision_rnn.data.ogbench import ID, ORACLE, TASKS
 from decision_rnn.data.ogbench.environment import goal_episode
 from decision_rnn.data.ogbench.rewards import simulated
 from decision_rnn.data.store.episode import Episode
@@ -64,19 +64,20 @@ def write_file(path: Path, store: EpisodeStore) -> None:
             f"{store.path} is of {store.environment_id or 'no environment'}, which is none of OGBench's tasks: export "
             "it as minari or d4rl"
         )
-    task = f"{found[1]}{ORACLE}" if found[2] == ORACLE else found[1]
-    first, rows = _columns(next(store.read_episodes()), task), store.steps + store.episodes
+    task, size = found[1], TASKS[found[1]].states
+    states = slice(-size, None) if found[2] == ORACLE else slice(size)
+    first, rows = _columns(next(store.read_episodes()), task, states), store.steps + store.episodes
     with new_file(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for key, example in first.items():  # one after the other: the file may be larger than the memory
             with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
                 file.write(npy_header(example.dtype.type, (rows, *example.shape[1:])))
                 for episode in store.read_episodes():
-                    file.write(_columns(episode, task)[key].tobytes())
+                    file.write(_columns(episode, task, states)[key].tobytes())
 
 
-def _columns(episode: Episode, task: str) -> dict[str, np.ndarray]:
-    """The arrays of an episode of T steps, (T + 1, ...), by their names in the file."""
-    states, task = episode.observations[:, states_in(task)], task.removesuffix(ORACLE)
+def _columns(episode: Episode, task: str, columns: slice) -> dict[str, np.ndarray]:
+    """The arrays of an episode of T steps, (T + 1, ...), by their names in the file; its state is in these columns."""
+    states = episode.observations[:, columns]
     arrays = states, np.pad(episode.actions, ((0, 1), (0, 0))), np.arange(len(states)) == len(states) - 1
     key = "qpos" if task.startswith("pointmaze") else "button_states"
     known = simulated(task, states)[key]

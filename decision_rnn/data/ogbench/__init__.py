@@ -89,12 +89,6 @@ def objects_of(family: str, parts: int) -> tuple[int, int]:
     return {"cube": (parts, 0), "scene": (1, 2), "puzzle": (0, parts)}[family]
 
 
-def states_in(task: str) -> slice:
-    """Which columns of observations, as rows of numbers, are the state."""
-    name = task.removesuffix(ORACLE)
-    return slice(TASKS[name].states) if name == task else slice(-TASKS[name].states, None)
-
-
 def register(environment_id: str) -> None:
     """Register an environment if it is one of these tasks.
 

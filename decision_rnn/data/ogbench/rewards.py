@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from decision_rnn.data.ogbench import ARM, TASKS, objects_of, states_in
+from decision_rnn.data.ogbench import ARM, TASKS, objects_of
 from decision_rnn.data.ogbench.environment import drawing_from, make, seeded
 from decision_rnn.data.store.episode import Episode
 
@@ -37,7 +37,7 @@ def relabelled(episodes: Iterable[Episode], task: str, single: str) -> Iterator[
     # Its goal stays the same, and resetting it for every episode would take a tenth of a second each.
     still = SimpleNamespace(unwrapped=environment, reset=lambda: None)
     for episode in episodes:
-        states = episode.observations[:, states_in(task)]
+        states = episode.observations[:, : TASKS[task].states]
         dataset = simulated(task, states[:-1].astype(np.float64))
         relabel(task, still, dataset)
         yield replace(episode, observations=states, rewards=dataset["rewards"].astype(np.float64))

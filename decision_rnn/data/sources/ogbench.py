@@ -9,7 +9,7 @@ from typing import Any
 
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.data.formats.ogbench import read_episodes
-from decision_rnn.data.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of, states_in
+from decision_rnn.data.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
 from decision_rnn.data.ogbench.environment import goal_episode
 from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
 from decision_rnn.data.ogbench.rewards import relabelled
@@ -113,8 +113,8 @@ def _converted(episodes: Iterable[Episode], task: str, version: str) -> Iterator
     """Episodes with whole goals, as those of a version of their task."""
     if version != ORACLE:
         return relabelled(episodes, task, version)
-    states, entries = states_in(task), oracle_entries(task)
-    return (goal_episode(episode.observations[:, states], episode.actions, entries) for episode in episodes)
+    states, entries = TASKS[task].states, oracle_entries(task)
+    return (goal_episode(episode.observations[:, :states], episode.actions, entries) for episode in episodes)
 
 
 def _recipe(name: str) -> tuple[Recipe, str]:
