@@ -146,12 +146,12 @@ class VariantSummary:
     @cached_property
     def tuning(self) -> tuple[SeedScores, ...]:
         """Score of a target return chosen by playing, for each of `BUDGETS` up to the number of episodes that were
-        played; empty for behaviour cloning, which has nothing to choose, and with a single episode per target."""
+        played; empty where there is nothing to choose, as with one target or none, and with one episode per target."""
         per_seed = [
             self.compared.data.normalised(np.array([result.returns for result in results]))
             for results in zip(*(of.results for of in self.asked.values()), strict=True)
         ]
-        if not per_seed or min(scores.shape[1] for scores in per_seed) < 2:
+        if len(self.asked) < 2 or min(scores.shape[1] for scores in per_seed) < 2:
             return ()
         played = min(scores.size for scores in per_seed)
         budgets = [budget for budget in BUDGETS if budget <= played]

@@ -558,6 +558,16 @@ def test_table_of_the_chooser_ends_at_the_episodes_that_were_played(episodes: in
     assert text.strip(" |").split(" | ")[-1].strip() == f"{most} episodes"
 
 
+def test_table_of_the_chooser_is_left_out_where_every_agent_has_one_target() -> None:
+    """There the choice is made."""
+    comparison = made_comparison(["mingru", "lru"])
+    asked = replace(comparison.datasets[0], targets=comparison.datasets[0].targets[:1])
+    trials = tuple(replace(of, targets=of.targets[:1]) for of in comparison.trials)
+    text = format_comparison(replace(comparison, datasets=(asked,), trials=trials))
+    assert "score of the last checkpoint" in text
+    assert "chosen by" not in text
+
+
 def test_tensorboard_has_the_scores_of_checkpoints_and_of_the_end(mine: Path, comparing: Compare, run: Path) -> None:
     """At steps 2 and 4, as the record has them."""
     (trial,) = comparing(checkpoint_episodes=1).trials
