@@ -78,6 +78,8 @@ class DatasetSpec:
     `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
     `additional_wrappers`), None if it gives none. Both are read from third-party files:
     `environments.check_environment` checks them.
+
+    `tasks` is how many tasks the environment has in turn: `reset(seed=s)` begins number s % tasks.
     """
 
     name: str
@@ -90,6 +92,7 @@ class DatasetSpec:
     requirements: tuple[str, ...] = field(default=(), kw_only=True)
     environment_settings: dict[str, Any] | None = field(default=None, kw_only=True)
     spaces: dict[str, str] | None = field(default=None, kw_only=True)
+    tasks: int = field(default=1, kw_only=True)
 
     @property
     def observation_space(self) -> gymnasium.Space[Any] | None:

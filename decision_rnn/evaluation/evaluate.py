@@ -132,7 +132,9 @@ def evaluate(
         dataset=dataset,
         step=policy.step,
         protocol=protocol,
-        targets=tuple(_target_result(config, dataset, *of) for of in zip(protocol.target_returns, played, strict=True)),
+        targets=tuple(
+            _target_result(config, dataset, protocol, *of) for of in zip(protocol.target_returns, played, strict=True)
+        ),
         remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(dataset, protocol, played)),
         training_seconds=round(policy.seconds, 1),
         parameters=policy.parameters,
@@ -151,7 +153,7 @@ def evaluate(
 
 
 def _target_result(
-    config: RunConfig, dataset: DataSummary, target: float | None, episodes: RolloutResult
+    config: RunConfig, dataset: DataSummary, protocol: Protocol, target: float | None, episodes: RolloutResult
 ) -> TargetResult:
     scores = dataset.normalised(episodes.returns)
     if not np.isfinite(scores).all():
@@ -161,6 +163,8 @@ def _target_result(
         )
     # Three decimals, or more where rewards are small, so that no episode's score moves by a thousandth of a point.
     decimals = max(3, math.ceil(5 - math.log10(abs(dataset.reference_max - dataset.reference_min))))
+    tasks = dataset.tasks if protocol.environment_id is None and len(scores) >= dataset.tasks else 1
+    task_of = (protocol.seed + np.arange(len(scores))) % tasks
     return TargetResult(
         target_return=target,
         in_range=dataset.contains(target) if config.takes_return else None,
@@ -171,6 +175,7 @@ def _target_result(
         length_mean=float(episodes.lengths.mean()),
         asked_mean=None if episodes.asked is None else float(episodes.asked.mean()),
         limited=None if episodes.limited is None else float(episodes.limited.sum() / episodes.lengths.sum()),
+        task_scores=tuple(float(scores[task_of == task].mean()) for task in range(tasks)) if tasks > 1 else (),
         returns=tuple(round(float(value), decimals) for value in episodes.returns),
         metrics={
             name: MetricResult(mean=float(values.mean()), sd=float(values.std()), values=tuple(values.tolist()))

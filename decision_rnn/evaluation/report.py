@@ -86,9 +86,27 @@ def format_result(result: Result) -> str:
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
         f"± is one standard deviation over episodes; score {data.scale}",
-        *filter(None, (*map(describe_limit, result.targets), data.comparable, *data.notes, *result.remarks)),
+        *filter(
+            None,
+            (
+                *map(describe_tasks, result.targets),
+                *map(describe_limit, result.targets),
+                data.comparable,
+                *data.notes,
+                *result.remarks,
+            ),
+        ),
     ]
     return "\n".join(lines)
+
+
+def describe_tasks(target: TargetResult) -> str:
+    """The scores of the environment's tasks: `best: tasks 1 to 5 score 82.0, 84.0, ...`; empty where it has one."""
+    if not target.task_scores:
+        return ""
+    name = "cloning" if target.target_return is None else format_target(target.target_return)
+    scores = ", ".join(f"{score:.1f}" for score in target.task_scores)
+    return f"{name}: tasks 1 to {len(target.task_scores)} score {scores}"
 
 
 def describe_limit(target: TargetResult) -> str:

@@ -106,6 +106,8 @@ class TargetResult:
         asked_mean: Mean return-to-go that the agent saw at the first step of an episode; None if it sees none, and for
             old files.
         limited: Share of the steps in which the agent saw less than the target less the rewards so far, likewise.
+        task_scores: Mean normalised score of the episodes of each task, where the environment has several in turn
+            (`DatasetSpec.tasks`) and all were played.
         returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
         metrics: The evaluation's metrics, by name.
     """
@@ -120,6 +122,7 @@ class TargetResult:
     returns: tuple[float, ...]
     asked_mean: float | None = None
     limited: float | None = None
+    task_scores: tuple[float, ...] = ()
     metrics: dict[str, MetricResult] = field(default_factory=dict)
 
 

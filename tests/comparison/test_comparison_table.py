@@ -60,6 +60,19 @@ def test_table_of_five_seeds_has_intervals_and_verdicts() -> None:
     assert all("no difference shown" in entry for entry in same[1:])
 
 
+def test_table_of_tasks_has_each_variant_at_its_first_target() -> None:
+    trials = {"mingru": [(80.0, 20.0), (60.0, 40.0)], "bc": [(30.0, 10.0)]}
+    made = [
+        replace(trial, targets=tuple(replace(of, task_scores=scores) for of in trial.targets[:1]) + trial.targets[1:])
+        for label, seeds in trials.items()
+        for trial, scores in zip(trials_of_scores([50.0] * len(seeds), label, bc=label == "bc"), seeds, strict=True)
+    ]
+    text = format_comparison(of_trials(made))
+    assert head(text, "score of each task") == ["task 1", "task 2"]
+    assert rows(text, "score of each task") == [["mingru", "70 (80, 60)", "30 (20, 40)"], ["bc (control)", "30", "10"]]
+    assert "score of each task" not in format_comparison(of_scores(mingru=[50.0]))
+
+
 def test_one_failed_seed_removes_only_the_verdict_of_its_variant() -> None:
     """Also that of the first variant, whose place as the reference the next one takes."""
     low = [10.0, 11.0, 12.0, 13.0, 14.0]

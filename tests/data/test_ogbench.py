@@ -188,9 +188,11 @@ def test_ogbench_environment_has_its_goals_and_each_of_five_tasks() -> None:
     pytest.importorskip("ogbench.locomaze")
     environment, before = make_environment("decision_rnn/ogbench-pointmaze-medium-v0"), np.random.get_state()[1]
     inner = environment.unwrapped
+    tasks = open_dataset(NAME).spec.tasks
+    assert tasks == len(inner.task_infos) == 5
     for seed in range(10):
         observation, _ = environment.reset(seed=seed)
-        task = inner.task_infos[seed % 5]
+        task = inner.task_infos[seed % tasks]
         assert np.abs(observation["achieved_goal"] - task["init_xy"]).max() <= 1.2
         assert np.abs(observation["desired_goal"] - task["goal_xy"]).max() <= 1.2
         again, _ = environment.reset(seed=seed)

@@ -103,6 +103,21 @@ def test_evaluate_adds_the_best_return_to_default_targets_only_if_it_is_another(
     assert best == [f"{target:g}" for target in asked if target == return_max]
 
 
+def test_evaluate_scores_each_task_of_an_environment_that_has_three(pendulum: Make, played: list[list[float]]) -> None:
+    """Episode i has task (seed + i) % 3, which the report counts from 1; another environment has tasks of its own."""
+    made = pendulum()
+    agent = replace(made, provenance=replace(made.provenance, tasks=3))
+    settings = EvaluationConfig(episodes=7, target_returns=(-200.0,), seed=1)
+    result = evaluate(agent, settings)
+    scores = [100 * (-200 * factor + 1600) / 1450 for factor in np.linspace(1, 0.5, 7)]
+    tasks = [(scores[2] + scores[5]) / 2, (scores[0] + scores[3] + scores[6]) / 3, (scores[1] + scores[4]) / 2]
+    assert result.targets[0].task_scores == pytest.approx(tasks)
+    assert f"-200: tasks 1 to 3 score {', '.join(f'{score:.1f}' for score in tasks)}\n" in format_result(result)
+    for other in (replace(settings, environment_id="Pendulum-v1"), replace(settings, episodes=2)):
+        assert evaluate(agent, other).targets[0].task_scores == ()
+    assert "tasks" not in format_result(evaluate(made, settings))
+
+
 def test_evaluate_plays_a_cloning_agent_once_without_target_return(pendulum: Make, played: list[list[float]]) -> None:
     result = evaluate(pendulum(cloning=True), EvaluationConfig(episodes=2, target_returns=(1.0, 2.0, 3.0)))
     assert [len(targets) for targets in played] == [1]

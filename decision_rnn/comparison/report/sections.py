@@ -107,6 +107,7 @@ def scores(findings: Findings) -> Section:
         deviations = by_target(lambda of: format_deviation(of.deviation) if of.scores.spread == "95% interval" else "")
         tables = [
             findings.table("score of the last checkpoint", last),
+            findings.table("score of each task", _task_columns(found)),
             findings.table("standard deviation over seeds", deviations),
             *(findings.table(name, by_target(partial(_metric_cell, name))) for name in findings.comparison.metrics),
             findings.table(f"difference from {reference(found)}", compared),
@@ -140,6 +141,19 @@ def scores(findings: Findings) -> Section:
         "plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls."
     )
     return Section("Scores", text, findings.groups(group), legend, foldable=False)
+
+
+def _task_columns(found: Summaries) -> Columns:
+    """The scores of the environment's tasks, at each variant's first target; none where it has one."""
+    per_seed = {of.variant: [result.task_scores for result in of.targets[0].results] for of in found if of.targets}
+    tasks = min((len(scores) for seeds in per_seed.values() for scores in seeds), default=0)
+    return {
+        f"task {task + 1}": {
+            variant: _seeds_cell([scores[task] for scores in seeds], "{:.0f}".format)
+            for variant, seeds in per_seed.items()
+        }
+        for task in range(tasks)
+    }
 
 
 def _score_cell(of: TargetSummary) -> Cell:

@@ -10,7 +10,7 @@ from typing import Any
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
-from decision_rnn.data.ogbench.environment import goal_episode
+from decision_rnn.data.ogbench.environment import GOALS, goal_episode
 from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
 from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources.contract import Source, register_source
@@ -48,13 +48,13 @@ class OGBenchSource(Source):
                 "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
                 "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
             )
-            references = float(-task.steps * task.parts), 0.0, (0.0,), 1000.0 * task.parts
+            references, tasks = (float(-task.steps * task.parts), 0.0, (0.0,), 1000.0 * task.parts), 1
         else:
             means = (
                 "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five "
                 "tasks if the episodes are a multiple of five"
             )
-            references = 0.0, 1.0, (1.0,), 1.0
+            references, tasks = (0.0, 1.0, (1.0,), 1.0), GOALS
         return DatasetSpec(
             name,
             environment_id(played),
@@ -63,6 +63,7 @@ class OGBenchSource(Source):
             "the same recipe, unless they were read from its file",
             requirements=("ogbench",),
             spaces=described_spaces(*spaces_of(played)),
+            tasks=tasks,
         )
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
