@@ -40,7 +40,10 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
         ("compare", spec.comparable),
         *(("evaluate", fault) for fault in faults),
-        *(("warning", oddity) for oddity in (*odd_entries(store, observations=observations), *equal_returns(store))),
+        *(
+            ("warning", oddity)
+            for oddity in (*odd_entries(store, observations=observations), *equal_returns(store, observations))
+        ),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),

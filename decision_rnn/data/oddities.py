@@ -5,7 +5,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Dict
 
+from decision_rnn.data.hindsight import ASKED, REACHED
 from decision_rnn.data.spec import column_names
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout, numbered
@@ -50,13 +52,15 @@ def odd_entries(
         )
 
 
-def equal_returns(store: EpisodeStore) -> Iterator[str]:
-    """A sentence if all episodes have the same return."""
+def equal_returns(store: EpisodeStore, observations: gymnasium.Space[Any] | None = None) -> Iterator[str]:
+    """A sentence if all episodes have the same return; `observations` as in `odd_entries`."""
     returns = store.episode_returns
+    goals = isinstance(observations, Dict) and {REACHED, ASKED} <= set(observations.spaces)
+    remedy = "--training.goals hindsight" if goals else "--condition none, or add other episodes"
     if len(returns) > 1 and np.ptp(returns) <= 1e-6 * np.abs(returns).max():
         yield (
             f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return tells the agent "
-            "nothing: train with --condition none, or add other episodes"
+            f"nothing: train with {remedy}"
         )
 
 

@@ -136,7 +136,7 @@ def train(
         if remark:
             tell(remark)
         index = observation_index(config.observation.mask, store.environment_id)
-        returns = equal_returns(seen) if config.takes_return else ()
+        returns = equal_returns(seen, spaces[0]) if config.takes_return else ()
         for oddity in (*odd_entries(seen, index, spaces[0]), *returns, *odd_slices(config, seen)):
             warn(f"warning: {oddity}")
         if on_data is not None:

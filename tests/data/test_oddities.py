@@ -54,6 +54,14 @@ def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(m
     assert list(odd_entries(store, np.array([0, 1]))) == [lines[0].split(maxsplit=1)[1]]
 
 
+def test_equal_returns_of_data_with_goals_are_mended_by_goals_in_hindsight(make: Make) -> None:
+    store, place = make({}, reward=-1.0), Box(-np.inf, np.inf, (1,))
+    (sentence,) = equal_returns(store, Dict(achieved_goal=place, desired_goal=place, observation=place))
+    assert sentence.endswith("train with --training.goals hindsight")
+    (other,) = equal_returns(store, Dict(achieved_goal=place, observation=place))
+    assert "--condition none" in other
+
+
 def test_returns_of_a_small_scale_are_not_taken_to_be_equal(make: Make) -> None:
     assert list(equal_returns(make({}, scale=1e-9))) == []
     assert len(list(equal_returns(make({}, reward=1e-9)))) == 1
