@@ -122,7 +122,7 @@ def replay(environment_id: str, episodes: int, recorded: list[list[np.ndarray]],
     """The returns when the environments take recorded actions in the same order, without an agent; `episodes` are those
     of each target return."""
     returns = np.zeros(len(lengths))
-    for group, steps in zip(episode_groups(len(lengths)), recorded, strict=True):
+    for group, steps in zip(episode_groups(len(lengths), environment_id), recorded, strict=True):
         environments = {number: make_environment(environment_id) for number in group}
         for number, environment in environments.items():
             environment.reset(seed=SEED + number % episodes)

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.data import memory, ogbench
-from decision_rnn.data.playing import Quota, play_one, spec_of
+from decision_rnn.data.playing import EPISODES_AT_ONCE, Quota, play_one, spec_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.layouts import Layout
@@ -109,6 +109,14 @@ def environment_spaces(environment_id: str | None) -> tuple[gymnasium.Space[Any]
     spaces = (environment.observation_space, environment.action_space)
     environment.close()
     return spaces
+
+
+def episodes_at_once(environment_id: str, most: int) -> int:
+    """How many episodes to step together: `most`, or fewer if the environment's metadata say so."""
+    environment = make_environment(environment_id)
+    said = environment.metadata.get(EPISODES_AT_ONCE, most)
+    environment.close()
+    return min(most, said)
 
 
 def known_spaces(

@@ -20,6 +20,10 @@ from decision_rnn.parsing import PositiveInt, convert
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment that is registered without a limit."""
 
+EPISODES_AT_ONCE = "episodes_at_once"
+"""The key of an environment's `metadata` with the most episodes that evaluation should step together, where one
+environment takes much memory or long to make."""
+
 Policy = Callable[[list[Any], np.ndarray, np.ndarray | None], Any]
 """Called with the observations of the environments that are still playing, the rewards of their previous actions (0 at
 first), float64, and which of the previous call's rows they are, (rows,) int64, or None for all of them. Returns

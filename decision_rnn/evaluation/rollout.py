@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from decision_rnn.data.environments import make_environment, time_limit
+from decision_rnn.data.environments import episodes_at_once, make_environment, time_limit
 from decision_rnn.data.playing import DEFAULT_MAX_STEPS, Step, play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.layouts import Layout
@@ -23,8 +23,9 @@ from decision_rnn.workers import parallel_map
 ROUNDING = 1e-4
 """The relative difference up to which a return-to-go, a sum of up to thousands of float32 rewards, is the same."""
 GROUP = 50
-"""The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
-depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
+"""The most episodes that are stepped as one batch, unless an environment asks for fewer. Groups should be large, since
+part of an action's cost does not depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be
+shared equally by two cores."""
 
 
 def step_limit(environment_id: str, max_episode_steps: int | None, longest_episode: int | None = None) -> int | None:
@@ -76,12 +77,13 @@ class RolloutResult:
     limited: np.ndarray | None = None
 
 
-def episode_groups(count: int) -> list[range]:
+def episode_groups(count: int, environment_id: str) -> list[range]:
     """The numbers of the episodes that are stepped together, out of `count`; each group mixes all target returns.
 
-    They depend only on the number of episodes, since the last digits of an action depend on its batch.
+    They depend only on the number of episodes and the environment, since the last digits of an action depend on its
+    batch.
     """
-    groups = math.ceil(count / GROUP)
+    groups = math.ceil(count / episodes_at_once(environment_id, GROUP))
     return [range(first, count, groups) for first in range(groups)]
 
 
@@ -121,7 +123,7 @@ def rollout(
         SystemFault: If a process dies.
     """
     count = len(target_returns) * episodes
-    groups = episode_groups(count)
+    groups = episode_groups(count, environment_id)
     begins = [(seed + i % episodes, float(target_returns[i // episodes])) for i in range(count)]
     tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
     limit = step_limit(environment_id, max_episode_steps, longest_episode)

@@ -13,7 +13,7 @@ from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset, write_store
 from decision_rnn.cli.main import main
-from decision_rnn.data.environments import make_environment
+from decision_rnn.data.environments import episodes_at_once, make_environment
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import TASKS
 from decision_rnn.data.ogbench.environment import IDLE, drawing_from, seeded
@@ -279,6 +279,7 @@ def test_ogbench_environment_that_was_used_before_begins_as_a_new_one(task: str)
     IDLE.clear()
     name = f"decision_rnn/ogbench-{task}-v0"
     before = [make_environment(name) for _ in range(2)]
+    assert episodes_at_once(name, 50) == (50 if "maze" in task else 10)
     new = [played(environment, seed) for seed, environment in enumerate(before)]
     inside = {id(environment.unwrapped) for environment in before}
     for environment in before:

@@ -23,6 +23,7 @@ from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.playing import EPISODES_AT_ONCE
 from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.evaluation import evaluate as evaluate_module
 from decision_rnn.evaluation import rollout as rollout_module
@@ -135,7 +136,16 @@ def test_rollout_is_identical_for_any_number_of_processes(
 
 def test_100_episodes_are_two_equal_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert [len(group) for group in rollout_module.episode_groups(100)] == [50, 50]
+    assert [len(group) for group in rollout_module.episode_groups(100, "Hopper-v5")] == [50, 50]
+
+
+def test_environment_says_how_many_episodes_are_stepped_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than usual are never."""
+    monkeypatch.undo()
+    for said, size in ((10, 10), (70, 50)):
+        heavy = type("Heavy", (Paid,), {"metadata": {**Paid.metadata, EPISODES_AT_ONCE: said}})
+        monkeypatch.setitem(gymnasium.registry, "Heavy-v0", EnvSpec("Heavy-v0", entry_point=heavy))
+        assert {len(group) for group in rollout_module.episode_groups(100, "Heavy-v0")} == {size}
 
 
 def bad_input() -> None:

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.random import mtrand
 
 from decision_rnn.data.ogbench import ORACLE, oracle_entries, spaces_of
+from decision_rnn.data.playing import EPISODES_AT_ONCE
 from decision_rnn.data.store.episode import Episode
 
 IDLE: dict[str, list[Any]] = {}
 """Environments that were closed, by task: a new one takes a second, most of it to compile a model of the robot, and an
 episode not half of that. A reset leaves nothing of what they were before."""
-MOST_IDLE = 50
-"""The most that are kept of each task."""
+AT_ONCE = 10
+"""The most with an arm that are stepped together, and the most of each task that are kept: one takes 160 MB."""
 GOALS = 5
 """The number of goals, with starts of their own, that the benchmark evaluates on every task."""
 
@@ -70,6 +71,8 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, task: str, render_mode: str | None = None) -> None:
         idle = IDLE.get(task) if render_mode is None else None
         super().__init__(idle.pop() if idle else _with_own_class(make(task, render_mode=render_mode)))
+        if not task.startswith("pointmaze"):
+            self.metadata = {**self.metadata, EPISODES_AT_ONCE: AT_ONCE}
         self.task = task
         self.bits: np.random.BitGenerator = np.random.MT19937()
         self.observation_space, self.action_space = spaces_of(task)
@@ -81,7 +84,7 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         environment, idle = vars(self).pop("env", None), IDLE.setdefault(self.task, [])
         if environment is None:  # it may be another's by now
             return
-        if environment.render_mode is None and len(idle) < MOST_IDLE:
+        if environment.render_mode is None and len(idle) < AT_ONCE:
             idle.append(environment)
         else:
             environment.close()
