@@ -100,6 +100,22 @@ def test_tbptt_slices_default_is_50_where_the_state_outlasts_a_slice_and_1_elsew
 
 
 @pytest.mark.parametrize(
+    ("words", "discount"),
+    [
+        ("--training.goals hindsight", 0.99),
+        ("--training.goals hindsight --training.goal_discount 1", 1),
+        ("--training.goals hindsight --condition none", 1),
+        ("--training.goals hindsight --condition none --training.goal_discount 0.9", 0.9),
+        ("", 1),
+    ],
+)
+def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(words: str, discount: float) -> None:
+    config = parse("own/reach", *words.split())
+    assert config.training.goal_discount == discount
+    assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
+
+
+@pytest.mark.parametrize(
     ("saved", "memory"),
     [
         ({"name": "mingru", "forget_bias": 0.0}, 1),

@@ -52,9 +52,10 @@ class HindsightGoals:
     which it is reached; then another is drawn (hindsight experience replay with the strategy `future` of Andrychowicz
     et al., "Hindsight Experience Replay", 2017, with goals that last, as those of an environment do).
 
-    With a discount of 1 all later steps are equally probable. Below 1, the goal is k steps ahead with the probability
-    (1 - discount) discount^(k - 1), and the episode's end in place of what lies beyond it, as OGBench's geometric goals
-    (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2024).
+    With a discount of 1 all later steps are equally probable. Below 1, the goal is k steps ahead with a probability
+    proportional to discount^(k - 1), among the later steps. OGBench's geometric goals (Park et al., "OGBench:
+    Benchmarking Offline Goal-Conditioned RL", 2024) are the episode's end wherever k lies beyond it, which in short
+    episodes would be nearly all that is asked for.
 
     With the probability `p_randomgoal`, what is asked for is instead what any episode reaches at any of its steps, all
     alike, as OGBench's random goals, for as long as the goal would have held: so this is also their share of the steps.
@@ -105,8 +106,9 @@ class HindsightGoals:
         if self.discount == 1:
             drawn = now + 1 + (share * (last - now)).long()
         else:
-            ahead = torch.log1p(-share) / math.log(self.discount)
-            drawn = torch.minimum(now + 1 + ahead.long(), last)
+            within = 1 - self.discount ** (last - now).double()  # the probability of not lying beyond the end
+            ahead = torch.log1p(-share * within) / math.log(self.discount)
+            drawn = torch.minimum(now + 1 + ahead.long(), last)  # rounding may reach one step further
         asked = drawn
         if self.p_randomgoal:
             anywhere = torch.randint(len(self.reached), step.shape, generator=self.generator)

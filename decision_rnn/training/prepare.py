@@ -56,7 +56,7 @@ def prepare(
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
             statistics[goals.asked] = statistics[goals.reached]
-        return_scale = steps_ahead(store, config.training.goal_discount)
+        return_scale = steps_ahead(store, config.training.goal_discount or 1)
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)

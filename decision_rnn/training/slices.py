@@ -45,7 +45,7 @@ def slices_of(
         return_weighting=settings.return_weighting,
         starts=settings.starts,
         goals=goals,
-        goal_discount=settings.goal_discount,
+        goal_discount=settings.goal_discount or 1,
         p_randomgoal=settings.p_randomgoal,
         own_rows=ranks.rows(settings.batch_size),
     )

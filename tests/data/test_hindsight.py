@@ -69,24 +69,25 @@ def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
     assert abs(np.mean(drawn[4]) - 9.5) < 4 * np.std(np.arange(5, 15)) / len(drawn[4]) ** 0.5
 
 
-def test_discounted_hindsight_goals_are_geometrically_far_ahead_and_end_with_the_episode(store: EpisodeStore) -> None:
+def test_discounted_hindsight_goals_are_geometrically_far_ahead_within_the_episode(store: EpisodeStore) -> None:
     stream = StepStream(store, 1, 4096, 0, goals=ENTRIES, goal_discount=0.8)
     seen = torch.cat([stream.sample().observation[:, 0] for _ in range(40)]).int().numpy()
     at = seen[(seen[:, 0] == 2) & (seen[:, 1] == 4)]  # ten steps before the end of an episode
     ahead = np.bincount(at[:, 3] - at[:, 1], minlength=11)
-    expected = 0.8 ** np.arange(10) * 0.2
-    expected[-1] = 0.8**9
+    expected = 0.8 ** np.arange(10) / np.sum(0.8 ** np.arange(10))
     assert ahead[0] == 0
     assert scipy.stats.chisquare(ahead[1:], len(at) * expected).pvalue > 1e-3
 
 
 def reference_goals(episode: int, step: int, discount: float, p_randomgoal: float, count: int) -> np.ndarray:
     """Goals (count, 2) of a step by OGBench's `GCDataset.sample_goals`, written in NumPy, over all observations; its
-    uniform goals are rounded, so that the nearest and the last one are half as probable, which these are not."""
+    uniform goals are rounded, so that the nearest and the last one are half as probable, which these are not, and its
+    geometric ones end with the episode, where these are drawn again."""
     generator, last = np.random.default_rng(1), LENGTHS[episode]
     states = np.array([(number, i) for number, length in enumerate(LENGTHS) for i in range(length + 1)])
     if discount < 1:
-        ahead = np.minimum(step + generator.geometric(1 - discount, count), last)
+        ahead = step + generator.geometric(1 - discount, 20 * count)
+        ahead = ahead[ahead <= last][:count]
     else:
         ahead = generator.integers(step + 1, last + 1, count)
     in_episode = np.stack([np.full(count, episode), ahead], axis=1)
