@@ -86,16 +86,8 @@ def format_result(result: Result) -> str:
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
         f"± is one standard deviation over episodes; score {data.scale}",
-        *filter(
-            None,
-            (
-                *map(describe_tasks, result.targets),
-                *map(describe_limit, result.targets),
-                data.comparable,
-                *data.notes,
-                *result.remarks,
-            ),
-        ),
+        *filter(None, map(describe_tasks, result.targets)),
+        *filter(None, (*map(describe_limit, result.targets), data.comparable, *data.notes, *result.remarks)),
     ]
     return "\n".join(lines)
 
