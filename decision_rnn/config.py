@@ -28,10 +28,9 @@ WARMUP_STEPS = 500
 """Default number of warm-up steps in runs of at least 2,000 steps."""
 CARRIED_SLICES = 50
 """Default `tbptt_slices` where the state outlasts a slice: at the default context 1,000 steps, an episode's length."""
-
 NEAR = 0.99
-"""Default `goal_discount` where agents are asked for few steps: on OGBench's scene, puzzle and medium maze goals 200
-steps ahead, or anywhere later, are reached less often (results/ogbench-study)."""
+"""Default `goal_discount` where agents are asked for few steps: goals anywhere later in OGBench's long episodes are
+reached less often (results/ogbench-study)."""
 
 
 @dataclass(frozen=True, kw_only=True)

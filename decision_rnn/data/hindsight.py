@@ -8,12 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decision_rnn.data.spec import ASKED, REACHED
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
-
-REACHED, ASKED = "achieved_goal", "desired_goal"
-"""The entries of observations of Gymnasium-Robotics' `GoalEnv`."""
 
 
 class GoalEntries(NamedTuple):

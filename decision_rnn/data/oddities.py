@@ -7,8 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Dict
 
-from decision_rnn.data.hindsight import ASKED, REACHED
-from decision_rnn.data.spec import column_names
+from decision_rnn.data.spec import ASKED, REACHED, column_names
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout, numbered
 

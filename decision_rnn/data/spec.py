@@ -16,6 +16,8 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import TEXT
 
+REACHED, ASKED = "achieved_goal", "desired_goal"
+"""The entries of observations of Gymnasium-Robotics' `GoalEnv`."""
 D4RL_REFERENCES = (
     "the dataset has no reference scores, those used are D4RL's for the same task, our choice: "
     "compare with no score on D4RL's data"
