@@ -69,7 +69,6 @@ def format_result(result: Result) -> str:
         return f"{name:>12}  {returns}  {scores}".rstrip()
 
     def target_row(target: TargetResult) -> str:
-        name = "cloning" if target.target_return is None else format_target(target.target_return)
         score = f"{target.score_mean:>8.1f}" + (f" ± {target.score_sd:>6.1f}" if several else f"{'':9}")
         where = describe_range(target.in_range, target.target_return == data.return_max)
         scores = f"{score}  {target.length_mean:>6.0f}"
@@ -77,7 +76,7 @@ def format_result(result: Result) -> str:
             text = format_number(metric.mean) + f" ± {format_number(metric.sd):>6}" * several
             scores += f"  {text:>{width}}"
         scores += f"  {where}"
-        return row(name, target.return_mean, target.return_sd, scores, several)
+        return row(_named(target), target.return_mean, target.return_sd, scores, several)
 
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"
@@ -92,13 +91,16 @@ def format_result(result: Result) -> str:
     return "\n".join(lines)
 
 
+def _named(target: TargetResult) -> str:
+    return "cloning" if target.target_return is None else format_target(target.target_return)
+
+
 def describe_tasks(target: TargetResult) -> str:
     """The scores of the environment's tasks: `best: tasks 1 to 5 score 82.0, 84.0, ...`; empty where it has one."""
     if not target.task_scores:
         return ""
-    name = "cloning" if target.target_return is None else format_target(target.target_return)
     scores = ", ".join(f"{score:.1f}" for score in target.task_scores)
-    return f"{name}: tasks 1 to {len(target.task_scores)} score {scores}"
+    return f"{_named(target)}: tasks 1 to {len(target.task_scores)} score {scores}"
 
 
 def describe_limit(target: TargetResult) -> str:
