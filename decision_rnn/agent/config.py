@@ -1,5 +1,6 @@
 """The options of the agent, its conditions and its objectives, which help and checks read without importing torch."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -187,14 +188,19 @@ class GaussianMixtureConfig(ObjectiveConfig):
 
     Attributes:
         modes: The number of Gaussians.
+        min_std: Smallest standard deviation of a Gaussian, in units of half the action's range. The narrower they may
+            be, the more of the loss is about foretelling the noise in the data's actions rather than the way they go.
     """
 
     name: str = "gaussian_mixture"
     modes: int = 5
+    min_std: float = 0.1
 
     def __post_init__(self) -> None:
         if self.modes < 1:
             raise InputError(f"objective.modes is {self.modes}: it must be at least 1")
+        if not 0 < self.min_std < math.inf:  # also rejects NaN
+            raise InputError(f"objective.min_std is {self.min_std}: it must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,6 @@ from decision_rnn.agent.spaces import box_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 
-MIN_STD = 0.01
-"""Smallest standard deviation of a mode, in units of half the action's range: actions at the bounds of the box, which
-are exactly equal, would otherwise be worth more and more the narrower a mode is."""
-
 
 @register_objective(GaussianMixtureConfig)
 class GaussianMixture(Objective):
@@ -21,16 +17,18 @@ class GaussianMixture(Objective):
     of robomimic's BC-RNN-GMM (Mandlekar et al., "What Matters in Learning from Offline Human Demonstrations for Robot
     Manipulation", 2021).
 
-    Means are tanh(W h + b), standard deviations softplus(W h + b) + `MIN_STD`. The agent takes the mean of the most
-    probable mode; sampled actions are the mean of a mode drawn with its probability, without the mode's own noise, as
-    in robomimic's low-noise evaluation. `squared_error`, which is logged, is that of the most probable mode's mean.
+    Means are tanh(W h + b), standard deviations softplus(W h + b) + `config.min_std`. Without the latter, actions at
+    the bounds of the box, which are exactly equal, would be worth more and more the narrower a mode is. The agent takes
+    the mean of the most probable mode; sampled actions are the mean of a mode drawn with its probability, without the
+    mode's own noise, as in robomimic's low-noise evaluation. `squared_error`, which is logged, is that of the most
+    probable mode's mean.
     """
 
     samples = True
 
     def __init__(self, config: GaussianMixtureConfig, spec: AgentSpec) -> None:
         super().__init__()
-        self.modes, self.actions = config.modes, box_of(spec, config.name).shape[0]
+        self.modes, self.min_std, self.actions = config.modes, config.min_std, box_of(spec, config.name).shape[0]
         self.head = nn.Linear(spec.width, self.modes * (1 + 2 * self.actions))
 
     def _mixture(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,7 +42,7 @@ class GaussianMixture(Objective):
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         logits, means, scales = self._mixture(hidden)
         # Validation would wait for the device.
-        modes = torch.distributions.Normal(means, F.softplus(scales) + MIN_STD, validate_args=False)
+        modes = torch.distributions.Normal(means, F.softplus(scales) + self.min_std, validate_args=False)
         likelihoods = modes.log_prob(batch.action.unsqueeze(-2)).sum(-1)
         loss = -(logits.log_softmax(-1) + likelihoods).logsumexp(-1).mean()
         return loss, {"squared_error": F.mse_loss(_mean_of_largest(logits, means), batch.action)}

@@ -15,7 +15,7 @@ from decision_rnn.agent import (
     ObjectiveConfig,
     SupervisedConfig,
 )
-from decision_rnn.agent.gaussian_mixture import MIN_STD, GaussianMixture
+from decision_rnn.agent.gaussian_mixture import GaussianMixture
 
 
 def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None = None) -> Objective:
@@ -23,14 +23,14 @@ def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None 
 
 
 def test_loss_is_the_negative_log_likelihood_of_the_mixture() -> None:
-    mixture = make()
+    mixture = make(GaussianMixtureConfig(modes=4, min_std=0.3))
     assert isinstance(mixture, GaussianMixture)
     hidden, action = torch.randn(2, 5, 1, WIDTH), torch.rand(2, 5, ACTIONS) * 2 - 1
     loss, metrics = mixture.loss(hidden, slices(action))
     out = mixture.head(hidden[..., -1, :]).detach().double().numpy()
     logits, means, scales = np.split(out, [4, 4 + 4 * ACTIONS], axis=-1)
     means, scales = (part.reshape(2, 5, 4, ACTIONS) for part in (np.tanh(means), scales))
-    density = scipy.stats.norm.pdf(action.double().numpy()[:, :, None], means, np.log1p(np.exp(scales)) + MIN_STD)
+    density = scipy.stats.norm.pdf(action.double().numpy()[:, :, None], means, np.log1p(np.exp(scales)) + 0.3)
     probability = (scipy.special.softmax(logits, axis=-1) * density.prod(-1)).sum(-1)
     assert loss.item() == pytest.approx(-np.log(probability).mean(), rel=1e-5)
     chosen = np.take_along_axis(means, logits.argmax(-1)[..., None, None], axis=2)[:, :, 0]
@@ -70,3 +70,6 @@ def test_mixture_needs_a_box_and_a_mode() -> None:
         make(actions=gymnasium.spaces.Discrete(2))
     with pytest.raises(InputError, match=r"objective.modes is 0: it must be at least 1"):
         GaussianMixtureConfig(modes=0)
+    for width in (0.0, -0.1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=rf"objective.min_std is {width}: it must be above 0"):
+            GaussianMixtureConfig(min_std=width)
