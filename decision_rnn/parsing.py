@@ -118,9 +118,10 @@ def describe(hint: Any) -> str:
 
 
 def suggest(key: str, known: Sequence[str]) -> str:
-    """`did you mean KEY? `, for a misspelt key or one that belongs to a section; empty if no known key is similar."""
-    within = [other for other in known if other.endswith(f".{key}")]
-    return f"did you mean {within[0]}? " if within else did_you_mean(key, known, 0.75)
+    """`did you mean KEY? `, for a misspelt key or one that belongs elsewhere; empty if no known key is similar."""
+    last = key.rpartition(".")[2]
+    elsewhere = [other for other in known if other.rpartition(".")[2] == last]
+    return f"did you mean {elsewhere[0]}? " if elsewhere else did_you_mean(key, known, 0.75)
 
 
 def format_target(target_return: float) -> str:
