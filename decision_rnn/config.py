@@ -30,7 +30,7 @@ CARRIED_SLICES = 50
 """Default `tbptt_slices` where the state outlasts a slice: at the default context 1,000 steps, an episode's length."""
 NEAR = 0.99
 """Default `goal_discount` where agents are asked for few steps: trained on goals anywhere later in long episodes, they
-succeed a fifth as often on OGBench's cube and scene (results/ogbench-study)."""
+succeed a fifth as often on OGBench's cube and scene (results/ogbench-narrow)."""
 
 
 @dataclass(frozen=True, kw_only=True)
