@@ -121,7 +121,7 @@ def suggest(key: str, known: Sequence[str]) -> str:
     """`did you mean KEY? `, for a misspelt key or one that belongs elsewhere; empty if no known key is similar."""
     last = key.rpartition(".")[2]
     elsewhere = [other for other in known if other.rpartition(".")[2] == last]
-    return f"did you mean {elsewhere[0]}? " if elsewhere else did_you_mean(key, known, 0.75)
+    return did_you_mean(key, elsewhere, 0) or did_you_mean(key, known, 0.75)
 
 
 def format_target(target_return: float) -> str:

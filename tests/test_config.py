@@ -214,6 +214,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
         ("hopper-medium --training.stepz 5", ["training.stepz", "did you mean training.steps"]),
         ("hopper-medium --steps 5", ["--steps", "did you mean training.steps"]),
         ("hopper-medium --training.top_fraction 0.1", ["training.top_fraction", "did you mean top_fraction"]),
+        ("hopper-medium --evaluaton.seed 3", ["evaluaton.seed", "did you mean evaluation.seed"]),
         ("hopper-medium --conf nowhere.yaml", ["conf", "did you mean config"]),  # no abbreviations
         ("hopper-medium --config nowhere.yaml", ["nowhere.yaml", "No such file"]),
         ("hopper-medium --training.steps many", ["training.steps", "many", "a whole number"]),
