@@ -13,6 +13,7 @@ from decision_rnn.agent.config import (
     CONDITIONS,
     AgentConfig,
     ConditionConfig,
+    GaussianMixtureConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
     SupervisedConfig,
@@ -201,7 +202,9 @@ class RunConfig:
         condition: What the agent is conditioned on; `--condition NAME` selects it, `--condition.KEY` sets its options.
             `none` is behaviour cloning.
         agent: How histories become tokens.
-        objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options.
+        objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options. If left
+            out of a file, a command line or a call, `supervised`, or `gaussian_mixture` where agents are asked to reach
+            goals in few steps (`training.goals hindsight`).
         training: How the agent is trained.
         evaluation: How the agent is evaluated.
     """
@@ -273,6 +276,7 @@ class RunConfig:
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SupervisedConfig().name
 DEFAULT_CONDITION = ReturnToGoConfig().name
+OBJECTIVE_IN_FEW_STEPS = GaussianMixtureConfig().name
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

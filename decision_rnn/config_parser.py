@@ -12,7 +12,13 @@ from typing import Any
 from decision_rnn.agent.config import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones.config import BACKBONES
 from decision_rnn.backbones.time_scales import LONGEST
-from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
+from decision_rnn.config import (
+    DEFAULT_BACKBONE,
+    DEFAULT_CONDITION,
+    DEFAULT_OBJECTIVE,
+    OBJECTIVE_IN_FEW_STEPS,
+    RunConfig,
+)
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import Option, convert, options_of, parse_count, suggest
 from decision_rnn.plugins import check_plugins
@@ -25,7 +31,8 @@ CHOICES: dict[str, tuple[Registry[Any, Any], str]] = {
     "condition": (CONDITIONS, DEFAULT_CONDITION),
     "objective": (OBJECTIVES, DEFAULT_OBJECTIVE),
 }
-"""Sections whose keys depend on their `name`, with its default."""
+"""Sections whose keys depend on their `name`, with its default, as far as other keys do not change it
+(`choice_of`)."""
 WIDTH = "backbone.width"
 MATCH = Option(
     "backbone.match_parameters",
@@ -131,6 +138,18 @@ def overlay(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in base.items() if not (key in widths and widths & own.keys())} | dict(own)
 
 
+def choice_of(section: str, keys: Mapping[str, Any]) -> str:
+    """The name of the backbone, condition or objective that flat keys choose, or its default with them.
+
+    Data of play go several ways, so agents that are asked to reach goals in few steps have a mixture by default.
+    """
+    default = CHOICES[section][1]
+    in_hindsight = section == "objective" and keys.get("training.goals") == "hindsight"
+    if in_hindsight and choice_of("condition", keys) == DEFAULT_CONDITION:
+        default = OBJECTIVE_IN_FEW_STEPS
+    return convert(keys.get(f"{section}.name", default), str, f"{section}.name")
+
+
 def chosen(section: str, name: str) -> Registration[Any, Any]:
     """The backbone, condition or objective of that name; InputError if there is none."""
     registry = CHOICES[section][0]
@@ -152,7 +171,7 @@ def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
 def _section_class(section: str, keys: Mapping[str, Any]) -> Any:
     if section not in CHOICES:
         return RUN_OPTIONS[section].hint
-    return chosen(section, convert(keys.get(f"{section}.name", CHOICES[section][1]), str, f"{section}.name")).config
+    return chosen(section, choice_of(section, keys)).config
 
 
 def _build(keys: Mapping[str, Any]) -> RunConfig:
@@ -168,7 +187,7 @@ def _build(keys: Mapping[str, Any]) -> RunConfig:
                 raise InputError(f"{key} is no key any more, leave it out: {REMOVED[key]}")
             section = key.partition(".")[0]
             if section in CHOICES:
-                choice = f"{section} {keys.get(f'{section}.name', CHOICES[section][1])}"
+                choice = f"{section} {choice_of(section, keys)}"
                 raise InputError(f"the {choice} has no {key}: `decision-rnn train --{choice} --help` lists its keys")
             hint = suggest(key, [*options, *SECTIONS])
             raise InputError(f"unknown key {key!r:.100}; {hint}`decision-rnn train --help` lists the keys")

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
+from decision_rnn.agent import GaussianMixtureConfig, NoConditionConfig, ReturnToGoConfig
 from decision_rnn.api.configuration import evaluation_settings
 from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.evaluate import parser as evaluate_parser
 from decision_rnn.cli.play import parser as play_parser
+from decision_rnn.comparison.variants import make_variants
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.config_parser import flatten, from_dict, translated
 from decision_rnn.errors import InputError
@@ -113,6 +114,30 @@ def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(word
     config = parse("own/reach", *words.split())
     assert config.training.goal_discount == discount
     assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
+
+
+@pytest.mark.parametrize(
+    ("words", "objective"),
+    [
+        ("--training.goals hindsight", "gaussian_mixture"),
+        ("--training.goals hindsight --objective.modes 3", "gaussian_mixture"),
+        ("--training.goals hindsight --objective supervised", "supervised"),
+        ("--training.goals hindsight --condition none", "supervised"),
+        ("", "supervised"),
+    ],
+)
+def test_objective_default_is_a_mixture_where_agents_are_asked_for_few_steps(words: str, objective: str) -> None:
+    config = parse("own/reach", *words.split())
+    assert config.objective.name == objective
+    assert from_dict(to_dict(config), "again") == config
+
+
+def test_cloning_control_has_the_objective_of_the_first_variant() -> None:
+    """Although the default of cloning is another one."""
+    shared = {"dataset": "own/reach", "training.goals": "hindsight"}
+    first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
+    assert (control.config.condition.name, control.config.objective) == ("none", first.config.objective)
+    assert first.config.objective == GaussianMixtureConfig()
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ class FlowMatchingConfig(ObjectiveConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianMixtureConfig(ObjectiveConfig):
-    """The probability of the data's actions under a mixture of Gaussians.
+    """The probability of the data's actions: under a mixture of Gaussians in a Box, cross-entropy of discrete ones.
 
     Attributes:
         modes: The number of Gaussians.

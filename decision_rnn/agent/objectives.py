@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from decision_rnn.agent.config import OBJECTIVES as OBJECTIVES
 from decision_rnn.agent.config import ObjectiveConfig as ObjectiveConfig
 from decision_rnn.agent.config import SupervisedConfig, register_objective
-from decision_rnn.agent.spaces import CategoricalHead, head_of
+from decision_rnn.agent.spaces import Head, head_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.backbones.contract import State
 from decision_rnn.data.stream import Batch
@@ -98,10 +98,10 @@ class Supervised(Objective):
     """Predicts the data's actions, as in Chen et al., "Decision Transformer" (2021): the mean squared error of actions
     tanh(W h + b) in a Box, the cross-entropy of discrete ones."""
 
-    def __init__(self, config: SupervisedConfig, spec: AgentSpec) -> None:
+    def __init__(self, config: ObjectiveConfig, spec: AgentSpec, head: Head | None = None) -> None:
         super().__init__()
-        self.head = head_of(spec)
-        self.samples = isinstance(self.head, CategoricalHead)
+        self.head = head_of(spec) if head is None else head
+        self.samples = self.head.samples
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         return self.head.loss(hidden[..., -1, :], batch.action)
@@ -110,7 +110,6 @@ class Supervised(Objective):
         return self.head(hidden[..., -1, :])
 
     def sample(self, hidden: Tensor) -> Tensor:
-        assert isinstance(self.head, CategoricalHead)
         return self.head.sample(hidden[..., -1, :])
 
 

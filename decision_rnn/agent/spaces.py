@@ -87,7 +87,22 @@ class OneHotScale(nn.Module):
         return action
 
 
-class TanhHead(nn.Linear):
+class Head(nn.Linear):
+    """From hidden states to actions, as losses have them: (..., width) -> (..., action_dim)."""
+
+    samples: bool = False
+    """Whether `sample` is defined."""
+
+    def sample(self, hidden: Tensor) -> Tensor:
+        """Actions drawn with their probabilities."""
+        raise NotImplementedError
+
+    def loss(self, hidden: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of the data's actions, a mean, and metrics to log."""
+        raise NotImplementedError
+
+
+class TanhHead(Head):
     """Actions tanh(W h + b) of a Box within [-1, 1]: (..., width) -> (..., action_dim)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -98,13 +113,15 @@ class TanhHead(nn.Linear):
         return F.mse_loss(self(hidden), action), {}
 
 
-class CategoricalHead(nn.Linear):
+class CategoricalHead(Head):
     """Discrete actions with the probabilities softmax(W h + b): (..., width) -> one-hot vectors (..., action_dim).
 
     Args:
         width: Channels of the hidden states.
         choices: The number of choices of each discrete entry of an action.
     """
+
+    samples = True
 
     def __init__(self, width: int, choices: Sequence[int]) -> None:
         super().__init__(width, sum(choices))
@@ -115,7 +132,7 @@ class CategoricalHead(nn.Linear):
         return self._largest(super().forward(hidden))
 
     def sample(self, hidden: Tensor) -> Tensor:
-        """Actions drawn with their probabilities: the largest logits after Gumbel noise."""
+        """The largest logits after Gumbel noise."""
         logits = super().forward(hidden)
         return self._largest(logits - torch.empty_like(logits).exponential_().log())
 
@@ -143,7 +160,7 @@ def scale_of(space: gymnasium.Space) -> BoxScale | OneHotScale:
     return BoxScale(space) if isinstance(space, gymnasium.spaces.Box) else OneHotScale(size)
 
 
-def head_of(spec: AgentSpec) -> TanhHead | CategoricalHead:
+def head_of(spec: AgentSpec) -> Head:
     """The head of the action space; InputError if there is none for it."""
     layout = Layout.of_actions(spec.action_space)
     choices = layout.parts[0].choices

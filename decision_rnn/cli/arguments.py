@@ -15,6 +15,7 @@ from decision_rnn.config_parser import (
     RENAMED,
     RUN_OPTIONS,
     SECTIONS,
+    choice_of,
     flatten,
     new_config,
     overlay,
@@ -121,10 +122,10 @@ def run_parser(
     if keys is None:
         return parser
     options = run_options(keys)
-    for section, (registry, default) in CHOICES.items():
+    for section, (registry, _) in CHOICES.items():
         name = options.pop(f"{section}.name")
         text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
-        options[section] = replace(name, name=section, default=keys.get(name.name, default), help=text)
+        options[section] = replace(name, name=section, default=choice_of(section, keys), help=text)
     parser.add_options(options[key] for key in common)
     groups = {section: parser.add_argument_group(section) for section in SECTIONS}
     run = parser.add_argument_group("data and seed")

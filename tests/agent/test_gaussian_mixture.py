@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+import torch.nn.functional as F
 from small_objective import ACTIONS, WIDTH, slices, small_objective
 from torch import Tensor
 
@@ -27,7 +28,7 @@ def test_loss_is_the_negative_log_likelihood_of_the_mixture() -> None:
     assert isinstance(mixture, GaussianMixture)
     hidden, action = torch.randn(2, 5, 1, WIDTH), torch.rand(2, 5, ACTIONS) * 2 - 1
     loss, metrics = mixture.loss(hidden, slices(action))
-    out = mixture.head(hidden[..., -1, :]).detach().double().numpy()
+    out = F.linear(hidden[..., -1, :], mixture.head.weight, mixture.head.bias).detach().double().numpy()
     logits, means, scales = np.split(out, [4, 4 + 4 * ACTIONS], axis=-1)
     means, scales = (part.reshape(2, 5, 4, ACTIONS) for part in (np.tanh(means), scales))
     density = scipy.stats.norm.pdf(action.double().numpy()[:, :, None], means, np.log1p(np.exp(scales)) + 0.3)
@@ -65,9 +66,23 @@ def test_agent_takes_one_of_two_ways_where_squared_error_takes_their_mean() -> N
     assert (mean - action.mean((0, 1))).abs().max() < 0.05
 
 
-def test_mixture_needs_a_box_and_a_mode() -> None:
-    with pytest.raises(InputError, match=r"objective gaussian_mixture: the actions are Discrete\(2\)"):
-        make(actions=gymnasium.spaces.Discrete(2))
+def test_discrete_actions_have_the_cross_entropy() -> None:
+    space = gymnasium.spaces.MultiDiscrete([2, 3])
+    mixture = make(actions=space)
+    taken = torch.randint(6, (2, 5), generator=torch.Generator().manual_seed(1))
+    action = torch.cat([F.one_hot(taken % 2, 2), F.one_hot(taken % 3, 3)], dim=-1).float()
+    hidden = torch.randn(2, 5, 1, WIDTH)
+    loss, metrics = mixture.loss(hidden, slices(action))
+    weight, bias = (parameter.detach().double().numpy() for parameter in (mixture.head.weight, mixture.head.bias))
+    scores = hidden[..., 0, :].double().numpy() @ weight.T + bias
+    entries = [scipy.special.log_softmax(entry, axis=-1) for entry in (scores[..., :2], scores[..., 2:])]
+    expected = -(np.concatenate(entries, axis=-1) * action.numpy()).sum(-1).mean()
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert set(metrics) == {"accuracy"}
+    assert mixture.samples
+
+
+def test_mixture_needs_a_mode_and_a_width() -> None:
     with pytest.raises(InputError, match=r"objective.modes is 0: it must be at least 1"):
         GaussianMixtureConfig(modes=0)
     for width in (0.0, -0.1, float("nan"), float("inf")):
