@@ -13,7 +13,6 @@ from decision_rnn.agent.config import (
     CONDITIONS,
     AgentConfig,
     ConditionConfig,
-    GaussianMixtureConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
     SupervisedConfig,
@@ -71,7 +70,8 @@ class TrainingConfig:
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
             OGBench's `actor_p_randomgoal`: goals that the actions shown do not lead to.
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs a quarter of
-            the default `steps`.
+            the `steps`. If left out of a file, a command line or a call, `muon` where agents are asked to reach goals
+            in few steps (`goals`), which takes long to learn, and else `adamw`.
         learning_rate: Peak learning rate; if left out, 1e-3 with `adamw` and 4e-3 with `muon`, whose updates are as
             large as AdamW's at the same rate.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
@@ -204,7 +204,7 @@ class RunConfig:
         agent: How histories become tokens.
         objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options. If left
             out of a file, a command line or a call, `supervised`, or `gaussian_mixture` where agents are asked to reach
-            goals in few steps (`training.goals hindsight`).
+            goals in few steps (`training.goals`).
         training: How the agent is trained.
         evaluation: How the agent is evaluated.
     """
@@ -276,7 +276,6 @@ class RunConfig:
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SupervisedConfig().name
 DEFAULT_CONDITION = ReturnToGoConfig().name
-OBJECTIVE_IN_FEW_STEPS = GaussianMixtureConfig().name
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

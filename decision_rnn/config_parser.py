@@ -9,16 +9,10 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from decision_rnn.agent.config import CONDITIONS, OBJECTIVES
+from decision_rnn.agent.config import CONDITIONS, OBJECTIVES, GaussianMixtureConfig
 from decision_rnn.backbones.config import BACKBONES
 from decision_rnn.backbones.time_scales import LONGEST
-from decision_rnn.config import (
-    DEFAULT_BACKBONE,
-    DEFAULT_CONDITION,
-    DEFAULT_OBJECTIVE,
-    OBJECTIVE_IN_FEW_STEPS,
-    RunConfig,
-)
+from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import Option, convert, options_of, parse_count, suggest
 from decision_rnn.plugins import check_plugins
@@ -31,8 +25,9 @@ CHOICES: dict[str, tuple[Registry[Any, Any], str]] = {
     "condition": (CONDITIONS, DEFAULT_CONDITION),
     "objective": (OBJECTIVES, DEFAULT_OBJECTIVE),
 }
-"""Sections whose keys depend on their `name`, with its default, as far as other keys do not change it
-(`choice_of`)."""
+"""Sections whose keys depend on their `name`, with its default."""
+IN_FEW_STEPS = {"objective.name": GaussianMixtureConfig().name, "training.optimizer": "muon"}
+"""Defaults where agents are asked to reach goals in few steps: data of play go several ways, and take long to learn."""
 WIDTH = "backbone.width"
 MATCH = Option(
     "backbone.match_parameters",
@@ -68,7 +63,7 @@ def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
     Raises:
         InputError: Naming `source` and the key that is unknown, missing or has an invalid value.
     """
-    keys = flatten(data, source)
+    keys = completed(flatten(data, source))
     try:
         plugins = convert(keys.get("plugins", ()), tuple[str, ...], "plugins")
         check_plugins(plugins, "it")
@@ -138,16 +133,11 @@ def overlay(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in base.items() if not (key in widths and widths & own.keys())} | dict(own)
 
 
-def choice_of(section: str, keys: Mapping[str, Any]) -> str:
-    """The name of the backbone, condition or objective that flat keys choose, or its default with them.
-
-    Data of play go several ways, so agents that are asked to reach goals in few steps have a mixture by default.
-    """
-    default = CHOICES[section][1]
-    in_hindsight = section == "objective" and keys.get("training.goals") == "hindsight"
-    if in_hindsight and choice_of("condition", keys) == DEFAULT_CONDITION:
-        default = OBJECTIVE_IN_FEW_STEPS
-    return convert(keys.get(f"{section}.name", default), str, f"{section}.name")
+def completed(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys, with the defaults that other keys change: `IN_FEW_STEPS` where agents are asked for goals so."""
+    asks = keys.get("condition.name", DEFAULT_CONDITION) == DEFAULT_CONDITION
+    in_few_steps = asks and keys.get("training.goals") == "hindsight"
+    return {**IN_FEW_STEPS, **keys} if in_few_steps else dict(keys)
 
 
 def chosen(section: str, name: str) -> Registration[Any, Any]:
@@ -171,7 +161,7 @@ def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
 def _section_class(section: str, keys: Mapping[str, Any]) -> Any:
     if section not in CHOICES:
         return RUN_OPTIONS[section].hint
-    return chosen(section, choice_of(section, keys)).config
+    return chosen(section, convert(keys.get(f"{section}.name", CHOICES[section][1]), str, f"{section}.name")).config
 
 
 def _build(keys: Mapping[str, Any]) -> RunConfig:
@@ -187,7 +177,7 @@ def _build(keys: Mapping[str, Any]) -> RunConfig:
                 raise InputError(f"{key} is no key any more, leave it out: {REMOVED[key]}")
             section = key.partition(".")[0]
             if section in CHOICES:
-                choice = f"{section} {choice_of(section, keys)}"
+                choice = f"{section} {keys.get(f'{section}.name', CHOICES[section][1])}"
                 raise InputError(f"the {choice} has no {key}: `decision-rnn train --{choice} --help` lists its keys")
             hint = suggest(key, [*options, *SECTIONS])
             raise InputError(f"unknown key {key!r:.100}; {hint}`decision-rnn train --help` lists the keys")

@@ -117,27 +117,32 @@ def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(word
 
 
 @pytest.mark.parametrize(
-    ("words", "objective"),
+    ("words", "objective", "optimizer", "rate"),
     [
-        ("--training.goals hindsight", "gaussian_mixture"),
-        ("--training.goals hindsight --objective.modes 3", "gaussian_mixture"),
-        ("--training.goals hindsight --objective supervised", "supervised"),
-        ("--training.goals hindsight --condition none", "supervised"),
-        ("", "supervised"),
+        ("--training.goals hindsight", "gaussian_mixture", "muon", 4e-3),
+        ("--training.goals hindsight --objective.modes 3", "gaussian_mixture", "muon", 4e-3),
+        ("--training.goals hindsight --objective supervised", "supervised", "muon", 4e-3),
+        ("--training.goals hindsight --training.optimizer adamw", "gaussian_mixture", "adamw", 1e-3),
+        ("--training.goals hindsight --condition none", "supervised", "adamw", 1e-3),
+        ("", "supervised", "adamw", 1e-3),
     ],
 )
-def test_objective_default_is_a_mixture_where_agents_are_asked_for_few_steps(words: str, objective: str) -> None:
+def test_objective_and_optimizer_defaults_are_others_where_agents_are_asked_for_few_steps(
+    words: str, objective: str, optimizer: str, rate: float
+) -> None:
     config = parse("own/reach", *words.split())
     assert config.objective.name == objective
+    assert (config.training.optimizer, config.training.learning_rate) == (optimizer, rate)
     assert from_dict(to_dict(config), "again") == config
 
 
-def test_cloning_control_has_the_objective_of_the_first_variant() -> None:
+def test_cloning_control_has_the_objective_and_the_optimizer_of_the_first_variant() -> None:
     """Although the default of cloning is another one."""
     shared = {"dataset": "own/reach", "training.goals": "hindsight"}
     first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
-    assert (control.config.condition.name, control.config.objective) == ("none", first.config.objective)
-    assert first.config.objective == GaussianMixtureConfig()
+    assert control.config.condition.name == "none"
+    assert control.config.objective == first.config.objective == GaussianMixtureConfig()
+    assert control.config.training.optimizer == first.config.training.optimizer == "muon"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from decision_rnn.config_parser import (
     RENAMED,
     RUN_OPTIONS,
     SECTIONS,
-    choice_of,
+    completed,
     flatten,
     new_config,
     overlay,
@@ -121,11 +121,12 @@ def run_parser(
     )
     if keys is None:
         return parser
+    keys = completed(keys)
     options = run_options(keys)
-    for section, (registry, _) in CHOICES.items():
+    for section, (registry, default) in CHOICES.items():
         name = options.pop(f"{section}.name")
         text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
-        options[section] = replace(name, name=section, default=choice_of(section, keys), help=text)
+        options[section] = replace(name, name=section, default=keys.get(name.name, default), help=text)
     parser.add_options(options[key] for key in common)
     groups = {section: parser.add_argument_group(section) for section in SECTIONS}
     run = parser.add_argument_group("data and seed")

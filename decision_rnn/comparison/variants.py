@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import MATCH, choice_of, chosen, new_config, overlay
+from decision_rnn.config_parser import MATCH, chosen, completed, new_config, overlay
 from decision_rnn.errors import InputError, did_you_mean
 
 LABEL = re.compile(r"\w[\w.,+=%-]*")
@@ -100,7 +100,7 @@ def make_variants(
 
 def _control_keys(name: str, first: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of the first variant, without condition or with the backbone of that name."""
-    first = {**first, "objective.name": choice_of("objective", first)}  # its default depends on the condition
+    first = completed(first)  # with what is its default because of its condition
     if name.startswith("bc"):
         keys = {key: value for key, value in first.items() if not key.startswith("condition.")}
         return keys | {"condition.name": "none"} | ({"top_fraction": TOP_FRACTION} if name == "bc-10%" else {})
