@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> None:
     if command.video is not None and command.video.suffix != ".mp4":
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
     folder = find_subject(command.agent)
-    from decision_rnn.evaluation.actor import describe_state, window_of  # here: slow, and not needed for `--help`
+    from decision_rnn.evaluation.actor import describe_acting, window_of  # here: slow, and not needed for `--help`
     from decision_rnn.evaluation.evaluate import evaluation_environment
     from decision_rnn.evaluation.report import format_return
     from decision_rnn.evaluation.targets import check_conditioned, default_return
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> None:
     else:
         check_conditioned(trained.config, command.agent)
     seed = settings.seed if command.seed is None else command.seed
-    acts = describe_state(window_of(settings))
+    acts = describe_acting(window_of(settings), settings.actions)
     print(f"{trained.config.backbone.name} of {spec.name} in {environment_id}, {acts}", flush=True)
     if command.video is None:
         ends = _in_window(trained, asked, command.episodes, seed)

@@ -92,6 +92,11 @@ class ComparedVariant:
         evaluation = self.config["evaluation"]
         return int(evaluation["window"]) if evaluation["state"] == "window" else None
 
+    @property
+    def actions(self) -> str:
+        """Whether its actions are `greedy` or `sampled`."""
+        return str(self.config["evaluation"].get("actions", "greedy"))
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointScores:

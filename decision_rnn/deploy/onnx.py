@@ -28,7 +28,7 @@ from decision_rnn.backbones import State
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.description import describe
 from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.evaluation.actor import describe_state, window_of
+from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned, check_limited
@@ -63,7 +63,8 @@ def export_onnx(
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
 
-    If the run is evaluated by a window of steps, a warning says that the file carries its state.
+    If the run is evaluated by a window of steps or sampled actions, a warning says that the file carries its state and
+    acts greedily.
 
     Args:
         trained: The agent.
@@ -109,10 +110,11 @@ def export_onnx(
             new.write_bytes(data)
     except OSError as error:
         raise cannot_write(shown, error) from None
-    if (window := window_of(trained.config.evaluation)) is not None:
+    settings = trained.config.evaluation
+    if (of_run := describe_acting(window_of(settings), settings.actions)) != describe_acting(None):
         warn(
-            f"{shown} carries its state, but the run is evaluated by a {describe_state(window)}: actions and scores "
-            "can differ, so evaluate the file itself"
+            f"{shown} carries its state and acts greedily, but the run is evaluated otherwise ({of_run}): actions and "
+            "scores can differ, so evaluate the file itself"
         )
     return difference
 

@@ -59,9 +59,11 @@ def window_of(settings: EvaluationConfig) -> int | None:
     return settings.window if settings.state == "window" else None
 
 
-def describe_state(window: int | None) -> str:
-    """Describe in two or three words whether an agent carries its state or re-runs a window of steps."""
-    return "carried state" if window is None else f"window of {window}"
+def describe_acting(window: int | None, actions: str = "greedy") -> str:
+    """Describe in a few words whether an agent carries its state or re-runs a window of steps, and whether it samples
+    its actions."""
+    state = "carried state" if window is None else f"window of {window}"
+    return f"{state}, sampled actions" if actions == "sampled" else state
 
 
 class WindowActor:

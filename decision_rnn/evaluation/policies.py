@@ -68,9 +68,10 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         raise InputError(
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None
-    # A policy can only carry its state, however its agent was evaluated, and is measured by the metrics that are known.
+    # A policy can only carry its state and act greedily, however its agent was evaluated; known metrics measure it.
     metrics = tuple(name for name in config.evaluation.metrics if name in METRICS)
-    config = replace(config, evaluation=replace(config.evaluation, state="recurrent", metrics=metrics))
+    settings = replace(config.evaluation, state="recurrent", actions="greedy", metrics=metrics)
+    config = replace(config, evaluation=settings)
     code = (dict(training.get(kind, {})) for kind in ("code", "exported_with"))
     return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)
 

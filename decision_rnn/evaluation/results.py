@@ -20,7 +20,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.evaluation.actor import describe_state, window_of
+from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.files import new_file
 from decision_rnn.messages import warn
@@ -79,7 +79,7 @@ class Protocol:
         )
 
     def __str__(self) -> str:
-        return describe_state(self.window) + (", sampled actions" if self.actions == "sampled" else "")
+        return describe_acting(self.window, self.actions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -281,6 +281,18 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
     assert "windowed (window of 3)" in (tmp_path / "runs" / "comparison.md").read_text()
 
 
+def test_variant_samples_its_actions_and_its_name_says_so(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    variants: dict[str, Any] = {"greedy": {}, "drawn": {"evaluation": {"actions": "sampled"}}}
+    comparison = comparing(variants=variants, objective="gaussian_mixture")
+    for label, actions in (("greedy", "greedy"), ("drawn", "sampled")):
+        (path,) = (tmp_path / "runs" / "own-mine" / f"{label}-seed0" / "results").iterdir()
+        assert read_result(path).protocol.actions == actions
+    assert [variant.actions for variant in comparison.variants] == ["greedy", "sampled"]
+    text = (tmp_path / "runs" / "comparison.md").read_text()
+    assert "drawn (carried state, sampled actions)" in text
+    assert "with carried state (greedy); carried state, sampled actions (drawn)" in text
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

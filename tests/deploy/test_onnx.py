@@ -35,6 +35,7 @@ from decision_rnn.deploy import onnx as export
 from decision_rnn.deploy.description import describe_spaces
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.policies import load_policy
 
 BATCH, STEPS = 4, 400
 BOUND = 1e-5
@@ -231,6 +232,17 @@ def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_br
     assert not list(tmp_path.iterdir())
 
 
+def test_exported_policy_acts_greedily_though_its_run_samples(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GaussianMixtureConfig(modes=3))
+    settings = replace(trained.config.evaluation, actions="sampled")
+    export_onnx(replace(trained, config=replace(trained.config, evaluation=settings)), tmp_path / "policy.onnx")
+    warned = capfd.readouterr().err
+    assert "acts greedily, but the run is evaluated otherwise (carried state, sampled actions)" in warned
+    assert load_policy(tmp_path / "policy.onnx").config.evaluation.actions == "greedy"
+
+
 def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,7 +251,8 @@ def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(
     settings = replace(trained.config.evaluation, state="window", window=7)
     trained = replace(trained, config=replace(trained.config, evaluation=settings))
     export_onnx(trained, tmp_path / "policy.onnx", target_return=1234.0)
-    assert "carries its state, but the run is evaluated by a window of 7" in capfd.readouterr().err
+    warned = capfd.readouterr().err
+    assert "carries its state and acts greedily, but the run is evaluated otherwise (window of 7)" in warned
     model = onnx.load(tmp_path / "policy.onnx")
     onnx.checker.check_model(model, full_check=True)
     labels = ["return_to_go", "previous_action", "timestep", "memory_0", "memory_1"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from decision_rnn.comparison.report.parts import Findings
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed
-from decision_rnn.evaluation.actor import describe_state
+from decision_rnn.evaluation.actor import describe_acting
 from decision_rnn.machine import describe_hardware, describe_versions
 from decision_rnn.messages import counted
 
@@ -46,7 +46,7 @@ def describe(comparison: Comparison) -> list[str]:
     seeds = f"{counted(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds))})"
     plays = (
         f"plays {counted(comparison.episodes, 'episode')} for each target, with "
-        f"{_by_label({of.label: describe_state(of.window) for of in variants})}"
+        f"{_by_label({of.label: describe_acting(of.window, of.actions) for of in variants})}"
     )
     held_out = comparison.datasets[0].held_out  # the same for all datasets, if any
     if held_out is not None:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from decision_rnn.comparison.report.svg import SHAPES, Mark
 from decision_rnn.comparison.summary import VariantSummary, summarise
 from decision_rnn.comparison.verdicts import Overall, over_datasets
-from decision_rnn.evaluation.actor import describe_state
+from decision_rnn.evaluation.actor import describe_acting
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Comparison
@@ -130,9 +130,10 @@ class Findings:
     def names(self) -> dict[str, str]:
         """The names of the variants in tables, by label: they add that a variant is a control, and how it acts if not
         as the first one does."""
-        named, window = {}, self.comparison.variants[0].window
-        for variant in self.comparison.variants:
-            traits = ["control"] * variant.control + [describe_state(variant.window)] * (variant.window != window)
+        first, *_ = acting = [describe_acting(of.window, of.actions) for of in self.comparison.variants]
+        named = {}
+        for variant, acts in zip(self.comparison.variants, acting, strict=True):
+            traits = ["control"] * variant.control + [acts] * (acts != first)
             named[variant.label] = f"{variant.label} ({', '.join(traits)})" if traits else variant.label
         return named
 
