@@ -200,7 +200,7 @@ class GaussianMixtureConfig(ObjectiveConfig):
         if self.modes < 1:
             raise InputError(f"objective.modes is {self.modes}: it must be at least 1")
         if not 0 < self.min_std < math.inf:  # also rejects NaN
-            raise InputError(f"objective.min_std is {self.min_std}: it must be above 0")
+            raise InputError(f"objective.min_std is {self.min_std}: it must be above 0 and finite")
 
 
 @dataclass(frozen=True, kw_only=True)
