@@ -16,6 +16,7 @@ from decision_rnn.evaluation.statistics import (
     SeedScores,
     improvement_interval,
     probability_of_improvement,
+    share_interval,
 )
 
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
@@ -148,10 +149,7 @@ def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> Per
     points = np.asarray(thresholds, np.float64)
     above = np.array([np.greater.outer(np.asarray(of), points).mean(axis=0) for of in scores.values()])
     runs = np.array([len(of) for of in scores.values()])[:, None]
-    z = stats.norm.ppf((1 + LEVEL) / 2)
-    middle = (above + z**2 / (2 * runs)) / (1 + z**2 / runs)
-    half = z * np.sqrt(above * (1 - above) / runs + z**2 / (4 * runs**2)) / (1 + z**2 / runs)
-    low, high = _mean_interval(above, middle - half, middle + half)
+    low, high = _mean_interval(above, *share_interval(above, runs))
     return PerformanceProfile(points, above.mean(axis=0), low, high)
 
 

@@ -86,6 +86,7 @@ def format_result(result: Result) -> str:
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
         f"± is one standard deviation over episodes; score {data.scale}",
         *filter(None, map(describe_tasks, result.targets)),
+        *filter(None, (describe_share(target, data) for target in result.targets)),
         *filter(None, (*map(describe_limit, result.targets), data.comparable, *data.notes, *result.remarks)),
     ]
     return "\n".join(lines)
@@ -101,6 +102,22 @@ def describe_tasks(target: TargetResult) -> str:
         return ""
     scores = ", ".join(f"{score:.1f}" for score in target.task_scores)
     return f"{_named(target)}: tasks 1 to {len(target.task_scores)} score {scores}"
+
+
+def describe_share(target: TargetResult, data: DataSummary) -> str:
+    """How many episodes score 100, with Wilson's interval, where all others score 0, as where a goal is reached or not;
+    empty elsewhere."""
+    count, ends = len(target.returns), {data.reference_min, data.reference_max}
+    if count == 1 or not ends.issuperset(target.returns):
+        return ""
+    from decision_rnn.evaluation.statistics import share_interval  # here: slow, and rarely needed
+
+    reached = target.returns.count(data.reference_max)
+    low, high = share_interval(reached / count, count)
+    return (
+        f"{_named(target)}: {reached} of {count} episodes score 100, the others 0: 95% interval {100 * low:.1f} to "
+        f"{100 * high:.1f}, of this agent; those of other seeds differ by more"
+    )
 
 
 def describe_limit(target: TargetResult) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
 FEWEST_FOR_INTERVAL = 5
@@ -119,6 +120,18 @@ def summarise_seeds(scores: Scores) -> SeedScores:
         return SeedScores(mean, float(values.min()), float(values.max()), "range")
     half = float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2) * stats.sem(values))
     return SeedScores(mean, mean - half, mean + half, "95% interval")
+
+
+def share_interval(share: ArrayLike, count: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of Wilson's 95% intervals of probabilities, given the share of successes in `count` independent trials.
+
+    Unlike the normal interval they stay within 0 and 1 and have a length where all trials have one outcome (Wilson,
+    "Probable Inference, the Law of Succession, and Statistical Inference", 1927).
+    """
+    share, count, z = np.asarray(share), np.asarray(count), special.ndtri((1 + LEVEL) / 2)
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    return middle - half, middle + half
 
 
 def deviation_over_seeds(per_episode: Sequence[Scores]) -> SeedDeviation | None:

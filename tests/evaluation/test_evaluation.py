@@ -8,6 +8,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import scipy.stats
 
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
@@ -101,6 +102,21 @@ def test_evaluate_adds_the_best_return_to_default_targets_only_if_it_is_another(
     assert result.protocol.target_returns == tuple(asked)
     best = [target for target, row in rows(format_result(result)).items() if row.endswith("the data's best")]
     assert best == [f"{target:g}" for target in asked if target == return_max]
+
+
+def test_success_rate_of_episodes_that_score_0_or_100_has_an_interval(
+    pendulum: Make, played: list[list[float]]
+) -> None:
+    """Of the pendulum's references -1600 and -150; where one episode scores otherwise there is none."""
+    result = evaluate(pendulum(), EvaluationConfig(episodes=7, target_returns=(-200.0,)))
+    assert "95% interval" not in format_result(result)
+    (target,) = result.targets
+    reached = replace(result, targets=(replace(target, returns=(-150.0,) * 5 + (-1600.0,) * 2),))
+    wilson = scipy.stats.binomtest(5, 7).proportion_ci(method="wilson")
+    low, high = (100 * end for end in wilson)
+    assert f"-200: 5 of 7 episodes score 100, the others 0: 95% interval {low:.1f} to {high:.1f}, " in format_result(
+        reached
+    )
 
 
 def test_evaluate_scores_each_task_of_an_environment_that_has_three(pendulum: Make, played: list[list[float]]) -> None:

@@ -14,6 +14,7 @@ from decision_rnn.evaluation.statistics import (
     deviation_over_seeds,
     improvement_interval,
     probability_of_improvement,
+    share_interval,
     summarise_seeds,
 )
 
@@ -165,3 +166,9 @@ def test_fewer_than_five_seeds_have_no_verdict_and_do_not_count_in_the_adjustmen
     few = compared["few"]
     assert (few.difference, few.verdict, few.low, few.high, few.p_value) == (75.0 - 52.0, None, None, None, None)
     assert compared["b"].p_value == compare_seeds(scores["b"], scores["a"]).p_value
+
+
+@pytest.mark.parametrize(("successes", "count"), [(0, 5), (3, 5), (50, 50), (210, 250)])
+def test_share_interval_is_wilsons(successes: int, count: int) -> None:
+    expected = stats.binomtest(successes, count).proportion_ci(method="wilson")
+    assert share_interval(successes / count, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
