@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from decision_rnn.agent import GaussianMixtureConfig, NoConditionConfig, ReturnToGoConfig
+from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
 from decision_rnn.api.configuration import evaluation_settings
 from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.evaluate import parser as evaluate_parser
 from decision_rnn.cli.play import parser as play_parser
-from decision_rnn.comparison.variants import make_variants
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.config_parser import flatten, from_dict, translated
 from decision_rnn.errors import InputError
@@ -134,15 +133,6 @@ def test_objective_and_optimizer_defaults_are_others_where_agents_are_asked_for_
     assert config.objective.name == objective
     assert (config.training.optimizer, config.training.learning_rate) == (optimizer, rate)
     assert from_dict(to_dict(config), "again") == config
-
-
-def test_cloning_control_has_the_objective_and_the_optimizer_of_the_first_variant() -> None:
-    """Although the default of cloning is another one."""
-    shared = {"dataset": "own/reach", "training.goals": "hindsight"}
-    first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
-    assert control.config.condition.name == "none"
-    assert control.config.objective == first.config.objective == GaussianMixtureConfig()
-    assert control.config.training.optimizer == first.config.training.optimizer == "muon"
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,8 @@ def test_success_rate_of_episodes_that_score_0_or_100_has_an_interval(
     reached = replace(result, targets=(replace(target, returns=(-150.0,) * 5 + (-1600.0,) * 2),))
     wilson = scipy.stats.binomtest(5, 7).proportion_ci(method="wilson")
     low, high = (100 * end for end in wilson)
-    assert f"-200: 5 of 7 episodes score 100, the others 0: 95% interval {low:.1f} to {high:.1f}, " in format_result(
-        reached
-    )
+    interval = f"95% interval {low:.1f} to {high:.1f}, "
+    assert f"-200: 5 of 7 episodes score 100, the others 0: {interval}" in format_result(reached)
 
 
 def test_evaluate_scores_each_task_of_an_environment_that_has_three(pendulum: Make, played: list[list[float]]) -> None:
