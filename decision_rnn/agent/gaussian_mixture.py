@@ -7,7 +7,7 @@ from torch import Tensor
 
 from decision_rnn.agent.config import GaussianMixtureConfig, register_objective
 from decision_rnn.agent.objectives import Supervised
-from decision_rnn.agent.spaces import Head
+from decision_rnn.agent.spaces import Head, is_largest, with_gumbel_noise
 from decision_rnn.agent.spec import AgentSpec
 
 
@@ -39,8 +39,7 @@ class MixtureHead(Head):
     def sample(self, hidden: Tensor) -> Tensor:
         """The means of modes that are drawn with their probabilities."""
         logits, means, _ = self._mixture(hidden)
-        gumbel = -torch.empty_like(logits).exponential_().log()
-        return _mean_of_largest(logits + gumbel, means)
+        return _mean_of_largest(with_gumbel_noise(logits), means)
 
     def loss(self, hidden: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The negative log-likelihood of the actions, and the squared error of the most probable modes' means."""
@@ -71,6 +70,4 @@ class GaussianMixture(Supervised):
 
 def _mean_of_largest(logits: Tensor, means: Tensor) -> Tensor:
     """The mean, (..., action_dim), of the mode with the largest logit."""
-    # Comparing indices, unlike Tensor.gather, exports to ONNX for any batch size.
-    chosen = logits.argmax(-1, keepdim=True) == torch.arange(logits.shape[-1], device=logits.device)
-    return (means * chosen.unsqueeze(-1)).sum(-2)
+    return (means * is_largest(logits).unsqueeze(-1)).sum(-2)

@@ -132,9 +132,7 @@ class CategoricalHead(Head):
         return self._largest(super().forward(hidden))
 
     def sample(self, hidden: Tensor) -> Tensor:
-        """The largest logits after Gumbel noise."""
-        logits = super().forward(hidden)
-        return self._largest(logits - torch.empty_like(logits).exponential_().log())
+        return self._largest(with_gumbel_noise(super().forward(hidden)))
 
     def loss(self, hidden: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The cross-entropy, summed over the entries of an action, and the share of actions that are most probable."""
@@ -146,12 +144,18 @@ class CategoricalHead(Head):
 
     def _largest(self, logits: Tensor) -> Tensor:
         """1 at the largest logit of each entry of an action, 0 elsewhere."""
-        # Comparing indices, unlike F.one_hot, exports to ONNX.
-        entries = [
-            (entry.argmax(-1, keepdim=True), torch.arange(entry.shape[-1], device=entry.device))
-            for entry in logits.split(self.choices, -1)
-        ]
-        return torch.cat([best == choices for best, choices in entries], dim=-1).to(logits.dtype)
+        return torch.cat([is_largest(entry) for entry in logits.split(self.choices, -1)], dim=-1).to(logits.dtype)
+
+
+def is_largest(logits: Tensor) -> Tensor:
+    """Whether each of the logits, (..., choices), is the largest, bool of their shape: of equal ones, one is."""
+    # Comparing indices, unlike F.one_hot and Tensor.gather, exports to ONNX for any batch size.
+    return logits.argmax(-1, keepdim=True) == torch.arange(logits.shape[-1], device=logits.device)
+
+
+def with_gumbel_noise(logits: Tensor) -> Tensor:
+    """Logits of which each is the largest with the probability that they give it, softmax(logits)."""
+    return logits - torch.empty_like(logits).exponential_().log()
 
 
 def scale_of(space: gymnasium.Space) -> BoxScale | OneHotScale:
