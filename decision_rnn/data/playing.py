@@ -20,6 +20,9 @@ from decision_rnn.parsing import PositiveInt, convert
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment that is registered without a limit."""
 
+LARGEST_SQUARE = 1e76
+"""If a sum of squares is below this, every number is finite in float32, the largest of which is 3.4e38."""
+
 EPISODES_AT_ONCE = "episodes_at_once"
 """The key of an environment's `metadata` with the most episodes that evaluation should step together, where one
 environment takes much memory or long to make."""
@@ -307,6 +310,9 @@ class _Rows:
 def _check_finite(subject: str, values: Any, names: Sequence[str | None] = ()) -> None:
     """Raise InputError unless all values are numbers that are finite in float32, in which they are stored; `names` are
     those of the entries of a row."""
+    with contextlib.suppress(TypeError, ValueError):
+        if float(np.vdot(values, values)) < LARGEST_SQUARE:  # a tenth of the time of what finds out which one is not
+            return
     try:
         with np.errstate(over="ignore"):
             finite = np.isfinite(np.asarray(values, np.float32))
