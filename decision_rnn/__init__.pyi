@@ -26,6 +26,7 @@ from decision_rnn.backbones import register as register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence as linear_recurrence
 from decision_rnn.backbones.resets import Resets as Resets
 from decision_rnn.backbones.resets import rows_by_step as rows_by_step
+from decision_rnn.backbones.resets import with_rows as with_rows
 from decision_rnn.checkpoint import TrainedAgent as TrainedAgent
 from decision_rnn.comparison.record import read_comparison as read_comparison
 from decision_rnn.data.catalog import Dataset as Dataset

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from decision_rnn.agent.config import TD3BCConfig, register_objective
 from decision_rnn.agent.objectives import Metrics, Objective
@@ -68,9 +69,9 @@ class TD3BC(Objective):
         targets, known = n_step_returns(batch, batch.reward / self.scale, value, self.discount)
         error = (self.critic(batch.observation, batch.action) - targets).square()
         critic_loss = (error * known).sum() / (CRITICS * known.sum()).clamp_min(1)
-        self.critic.requires_grad_(False)  # the agent's actions are to follow the critic, not the reverse
-        preferred = self.critic(batch.observation, action)[0]
-        self.critic.requires_grad_(True)
+        fixed = {name: weight.detach() for name, weight in self.critic.named_parameters()}
+        # The agent's actions are to follow the critic, not the reverse.
+        preferred = functional_call(self.critic, fixed, (batch.observation, action))[0]
         size = preferred.detach().abs().mean().clamp_min(1e-6)
         loss = cloning + critic_loss - self.value_weight * preferred.mean() / size
         return loss, {"cloning_loss": cloning, "critic_loss": critic_loss, "value": self.scale * preferred.mean()}

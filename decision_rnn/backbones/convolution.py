@@ -3,6 +3,7 @@
 y_t = b + sum_{j < window} w_j * x_{t-j}            zeros before an episode's first step
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,8 +32,7 @@ class CausalConvolution(SequenceMixer):
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
 
     def initial_state(self, batch_size: int) -> State:
-        width, window = self.weight.shape
-        return (self.weight.new_zeros(batch_size, window - 1, width),)
+        return _zeros(self.weight, batch_size)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         return convolve(self.weight, self.bias, x, state, reset)
@@ -50,16 +50,21 @@ def convolve(
         weight: (width, window), the oldest step first.
         bias: (width,).
     """
+    zeros = partial(_zeros, weight)
+    return run_blocks(partial(_block, weight, bias), (x.to(weight.dtype),), state, zeros, resets, BLOCK)
+
+
+def _zeros(weight: Tensor, batch_size: int) -> State:
+    """The inputs before an episode."""
     width, window = weight.shape
+    return (weight.new_zeros(batch_size, window - 1, width),)
 
-    def zeros(batch_size: int) -> State:
-        return (weight.new_zeros(batch_size, window - 1, width),)
 
-    def block(parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
-        steps = torch.cat([(state or zeros(len(parts[0])))[0], *parts], dim=1)
-        return _Convolution.apply(steps, weight, bias), (steps[:, parts[0].shape[1] :].clone(),)
-
-    return run_blocks(block, (x.to(weight.dtype),), state, zeros, resets, BLOCK)
+def _block(
+    weight: Tensor, bias: Tensor, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None
+) -> tuple[Tensor, State]:
+    steps = torch.cat([(state or _zeros(weight, len(parts[0])))[0], *parts], dim=1)
+    return _Convolution.apply(steps, weight, bias), (steps[:, parts[0].shape[1] :].clone(),)
 
 
 def convolve_step(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor) -> tuple[Tensor, State]:

@@ -30,7 +30,7 @@ class GRU(GatedMixer):
     gated_product = True
 
     def __init__(self, config: GRUConfig) -> None:
-        super().__init__(nn.GRU(config.width, config.width, batch_first=True))
+        super().__init__(nn.RNNBase("GRU", config.width, config.width))
         with torch.no_grad():  # torch adds two biases
             self.cell.all_weights[0][2][config.width : 2 * config.width] += config.keeping_bias(config.width)
 

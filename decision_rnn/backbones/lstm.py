@@ -36,7 +36,7 @@ class LSTM(GatedMixer):
     saved = 5  # i, f, g, o and tanh(c)
 
     def __init__(self, config: LSTMConfig) -> None:
-        super().__init__(nn.LSTM(config.width, config.width, batch_first=True))
+        super().__init__(nn.RNNBase("LSTM", config.width, config.width))
         shift = config.keeping_bias(config.width)
         with torch.no_grad():  # torch adds two biases
             self.cell.all_weights[0][2][: 2 * config.width] += torch.cat([-shift, shift])

@@ -70,8 +70,15 @@ class Resets:
         """(resets,): the indices of the resets in (batch * time), on the layers' device."""
         return send(self.rows * self.mask.shape[1] + self.steps, self.mask.device)
 
+    @property
+    def at_once(self) -> bool:
+        """Whether an episode may begin at the first step."""
+        return torch.compiler.is_compiling() or bool((self.steps == 0).any())
+
     def fill(self, x: Tensor, value: float) -> Tensor:
         """x, (batch, time, ...), with `value` at the resets. Multiplying by zero would turn infinities into NaN."""
+        if torch.compiler.is_compiling():
+            return x.masked_fill(self.mask[(..., *[None] * (x.dim() - 2))], value)
         if not len(self):
             return x
         return x.flatten(0, 1).index_fill(0, self.places, value).view_as(x)
@@ -84,10 +91,13 @@ class Resets:
 
 
 def rows_by_step(resets: Resets | None, time: int) -> list[Tensor | None]:
-    """For each of `time` steps, the rows in which an episode begins, (rows,), or None if there are none.
+    """For each of `time` steps, the rows in which an episode begins, for `with_rows`, or None if there are none.
 
-    Resets are rare, so that most steps of a loop over time cost nothing.
+    They are indices, (rows,), or in a graph that is compiled, which is the same wherever episodes begin, a mask,
+    (batch,). Resets are rare, so that most steps of a loop over time cost nothing.
     """
+    if resets is not None and torch.compiler.is_compiling():
+        return list(resets.mask.unbind(1))
     starting: list[Tensor | None] = [None] * time
     if resets is not None and len(resets):
         order = resets.steps.argsort(stable=True)
@@ -96,6 +106,13 @@ def rows_by_step(resets: Resets | None, time: int) -> list[Tensor | None]:
         for step, some in zip(steps.tolist(), rows, strict=True):
             starting[step] = some
     return starting
+
+
+def with_rows(x: Tensor, rows: Tensor, value: float) -> Tensor:
+    """A copy of x, (batch, ...), with `value` in these rows, as from `rows_by_step`."""
+    if rows.dtype == torch.bool:
+        return x.masked_fill(rows[(..., *[None] * (x.dim() - 1))], value)
+    return x.index_fill(0, rows, value)
 
 
 class LaterEpisodes:

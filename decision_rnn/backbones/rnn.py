@@ -29,7 +29,7 @@ class RNN(GatedMixer):
     saved = 1  # the pre-activation
 
     def __init__(self, config: RNNConfig) -> None:
-        super().__init__(nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True))
+        super().__init__(nn.RNNBase(f"RNN_{config.activation.upper()}", config.width, config.width))
         self.rectified = config.activation == "relu"
         if self.rectified:
             _, recurrent, *biases = self.cell.all_weights[0]

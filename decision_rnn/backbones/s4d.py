@@ -21,6 +21,7 @@ multiplied into C instead of the input (as in S4's own convolution), so that the
 
 import math
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -72,21 +73,7 @@ class DiagonalStateSpace(SequenceMixer):
         kernel = read_real[:, :length].sum(-1)
         toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
 
-        def block(parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
-            u, time = parts[0].permute(2, 0, 1).contiguous(), parts[0].shape[1]
-            s = u @ toeplitz[:, :time, :time].transpose(1, 2)
-            real, imag = (u @ weight[:, :time].flip(1) for weight in decay)
-            if state is not None:
-                before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
-                for plane, read in zip(before, (read_real, read_imag), strict=True):
-                    s = s + plane @ read[:, 1 : time + 1].transpose(1, 2)
-                kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
-                real, imag = real + kept_real, imag + kept_imag
-            if s.requires_grad:
-                # A batched product handles strided matrices one by one.
-                s.register_hook(lambda grad: None if grad is None else grad.contiguous())
-            return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
-
+        block = partial(_block, toeplitz, decay, (read_real, read_imag))
         return run_blocks(block, (x,), state, self.initial_state, reset, CHUNK)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -137,6 +124,25 @@ class S4D(DiagonalStateSpace):
 
     def _output(self, s: Tensor, x: Tensor) -> Tensor:
         return F.glu(self.output(F.gelu(s + self.d * x)), dim=-1)
+
+
+def _block(
+    toeplitz: Tensor, decay: Planes, reads: Planes, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None
+) -> tuple[Tensor, State]:
+    """A block of `_convolve`: s, (batch, time, width), and the state after it."""
+    u, time = parts[0].permute(2, 0, 1).contiguous(), parts[0].shape[1]
+    s = u @ toeplitz[:, :time, :time].transpose(1, 2)
+    real, imag = (u @ weight[:, :time].flip(1) for weight in decay)
+    if state is not None:
+        before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
+        for plane, read in zip(before, reads, strict=True):
+            s = s + plane @ read[:, 1 : time + 1].transpose(1, 2)
+        kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
+        real, imag = real + kept_real, imag + kept_imag
+    if s.requires_grad and not torch.compiler.is_compiling():
+        # A batched product handles strided matrices one by one.
+        s.register_hook(lambda grad: None if grad is None else grad.contiguous())
+    return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
 
 
 def _product(a: Planes, b: Planes) -> Planes:

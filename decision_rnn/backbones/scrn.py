@@ -52,7 +52,7 @@ class SCRN(SequenceMixer):
         width, units = config.width, config.context_units or config.width
         self.context = nn.Linear(width, units, bias=False)
         self.beta = nn.Parameter(config.keeping_bias(units), requires_grad=config.learn_alpha)
-        self.hidden = HiddenUnits(nn.RNN(width + units, width, batch_first=True))
+        self.hidden = HiddenUnits(nn.RNNBase("RNN_TANH", width + units, width))
         self.output = nn.Linear(width + units, width)
 
     def initial_state(self, batch_size: int) -> State:

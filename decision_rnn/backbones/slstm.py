@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.built_in import SLSTMConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.resets import Resets, rows_by_step
+from decision_rnn.backbones.resets import Resets, rows_by_step, with_rows
 
 
 @register(SLSTMConfig)
@@ -52,8 +52,8 @@ class SLSTM(SequenceMixer):
         driven, outputs = self._drive(x), []
         for driven_t, rows in zip(driven.unbind(1), rows_by_step(reset, x.shape[1]), strict=True):
             if rows is not None:
-                m = m.index_fill(0, rows, -torch.inf)
-                rest = [part.index_fill(0, rows, 0) for part in rest]
+                m = with_rows(m, rows, -torch.inf)
+                rest = [with_rows(part, rows, 0) for part in rest]
             m, *rest = self._advance(driven_t, (m, *rest))
             outputs.append(rest[0])
         return self._output(torch.stack(outputs, dim=1)), (m, *rest)

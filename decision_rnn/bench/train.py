@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.measure import Row, compare, measure
 from decision_rnn.bench.products import products_of
 from decision_rnn.config import RunConfig, TrainingConfig
+from decision_rnn.config_parser import chosen
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
@@ -27,7 +28,12 @@ BASELINES: tuple[tuple[str, Literal["fp32", "bf16"], float], ...] = (
 """Name, precision and dropout of each Decision Transformer."""
 
 
-def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
+def bench_train(
+    backbones: str | None = None,
+    rounds: PositiveInt = 15,
+    device: Literal["cpu", "cuda"] = "cpu",
+    compiled: bool = False,
+) -> list[Row]:
     """Time one training step of every registered backbone, in fp32 and bf16, one token per environment step.
 
     Batch size 64, context 20, 3 layers of width 128, observations and actions of Hopper, including sampling and
@@ -42,23 +48,34 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
     The floor of every step are its matrix products alone, replayed in the same rounds.
 
     Args:
+        backbones: Comma-separated names of backbones; if left out, all of them.
         rounds: Number of timings of each.
         device: `cpu`, or `cuda` for wall time there.
+        compiled: Also time every step of a backbone compiled by `torch.compile`, which takes minutes.
 
     Returns:
         Rows `train/<backbone>/<precision>`, in ms per step; ratio: the baseline's time over the row's. And rows
-        `products/<backbone>/<precision>`; ratio: the step's time over theirs.
+        `products/<backbone>/<precision>` and `compiled/<backbone>/<precision>`; ratio: the step's time over theirs.
+
+    Raises:
+        InputError: If a name is unknown.
     """
+    names = registered_names() if backbones is None else [name.strip() for name in backbones.split(",")]
     dataset = open_dataset(DATASET)
     spec, store = dataset.spec, dataset.open()
     works: dict[str, Callable[[], object]] = {}
-    for name in registered_names():
-        backbone = registered(name).config(name=name, width=WIDTH, layers=LAYERS)
+    beside: dict[str, Callable[[], object]] = {}
+    for name in names:
+        backbone = chosen("backbone", name).config(name=name, width=WIDTH, layers=LAYERS)
         for precision in PRECISIONS:
             training = TrainingConfig(batch_size=BATCH, context=CONTEXT, precision=precision, device=device)
             config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
             _, agent_trainer, stream = prepare(config, store, spec.return_scale)
             works[f"train/{name}/{precision}"] = _step(agent_trainer, stream)
+            if compiled:
+                agent, agent_trainer, stream = prepare(config, store, spec.return_scale)
+                agent.compile(fullgraph=True)
+                beside[f"compiled/{name}/{precision}"] = _step(agent_trainer, stream, compiled)
     for name, precision, dropout in BASELINES:
         model = DecisionTransformer(store, spec.return_scale, WIDTH, LAYERS, dropout)
         published = TrainingConfig(
@@ -72,13 +89,20 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
         trainer = Trainer(model, published)
         works[name] = _step(trainer, StepStream(store, CONTEXT, BATCH, 0, trainer.device))
     with one_thread():
-        floors = {f"products/{name.removeprefix('train/')}": products_of(work) for name, work in works.items()}
-        seconds = measure({**works, **floors}, rounds, "timing training steps", device)
+        beside |= {f"products/{name.removeprefix('train/')}": products_of(work) for name, work in works.items()}
+        seconds = measure({**works, **beside}, rounds, "timing training steps", device)
     rows = compare({name: seconds[name] for name in works}, BASELINE, "ms", 1e3)
-    for step, floor in zip(works, floors, strict=True):
-        rows += compare({floor: seconds[floor], step: seconds[step]}, step, "ms", 1e3)[:1]
+    for name in beside:
+        step = f"train/{name.partition('/')[2]}"
+        rows += compare({name: seconds[name], step: seconds[step]}, step, "ms", 1e3)[:1]
     return rows
 
 
-def _step(trainer: Trainer[Any], stream: StepStream) -> Callable[[], object]:
-    return lambda: trainer.step(stream.sample())
+def _step(trainer: Trainer[Any], stream: StepStream, compiled: bool = False) -> Callable[[], object]:
+    def step() -> None:
+        batch = stream.sample()
+        if compiled:
+            _ = batch.reset.later  # on the host, before the agent reads it
+        trainer.step(batch)
+
+    return step

@@ -75,6 +75,23 @@ def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(sm
     assert {name: row.baseline.name for name, row in rows.items()} == dict.fromkeys(steps, baseline) | floors
 
 
+def test_bench_train_times_compiled_steps_beside_those_that_are_not(small_store, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(DecisionAgent, "compile", lambda agent, fullgraph: compiled.append(fullgraph))
+    for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
+        monkeypatch.setattr(train_bench, name, small)
+    rows = run("train", backbones="conv, mlp", compiled=True)
+    assert {name: row.baseline.name for name, row in rows.items() if name.startswith("compiled/")} == {
+        f"compiled/{name}/{precision}": f"train/{name}/{precision}"
+        for name in ("conv", "mlp")
+        for precision in ("fp32", "bf16")
+    }
+    assert compiled == [True] * 4
+    assert not any("mingru" in name for name in rows)
+    with pytest.raises(InputError, match=r"unknown backbone 'mingur'.*mingru"):
+        bench_of("train")(backbones="mingur")
+
+
 def test_products_of_a_training_step_have_its_floating_point_operations():
     """Counted by torch's own counter, for a forward and a backward pass of linear layers and a batched product."""
     first, second = torch.nn.Linear(6, 8), torch.nn.Linear(8, 2, bias=False)

@@ -42,7 +42,7 @@ def run_blocks(
     for begin in range(0, time, length):
         here = [part[:, begin : begin + length] for part in parts] if length < time else parts
         now = None if resets is None else resets.between(begin, begin + length)
-        if now is not None and state is not None and (now.steps == 0).any():
+        if now is not None and state is not None and now.at_once:
             state = reset_rows(state, initial_state(len(now.mask)), now.mask[:, 0])
         later = None if now is None else now.later
         if later is None:

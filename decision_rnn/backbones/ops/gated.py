@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
 from decision_rnn.backbones.ops.blocks import full_precision
 from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.resets import Resets, rows_by_step, send
+from decision_rnn.backbones.resets import Resets, rows_by_step, send, with_rows
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
 tanh_backward = torch.ops.aten.tanh_backward
@@ -52,7 +51,7 @@ class GatedMixer(SequenceMixer):
     Under autocast, matrix products are computed in half precision, also the recurrent one; gates and state are not.
 
     Attributes:
-        cell: Torch's layer.
+        cell: The weights, as torch's layer of that name holds them.
         states: Number of parts of the state.
         saved: Values per channel and step that `factors` needs besides the states.
         gated_product: Whether a gate multiplies the recurrent product, which then has a gradient of its own.
@@ -79,6 +78,8 @@ class GatedMixer(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         state = self.initial_state(len(x)) if state is None else state
+        if torch.compiler.is_compiling():
+            return self._traced(x, state, reset)
         if x.is_cuda and self.has_kernel:
             return full_precision(lambda x, state: self.run_packed(x, state, reset), x, state)
         driven = self.drive(x.transpose(0, 1))
@@ -88,6 +89,15 @@ class GatedMixer(SequenceMixer):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         return full_precision(self.step_cell, x, state)
+
+    def _traced(self, x: Tensor, state: State, reset: Resets | None) -> tuple[Tensor, State]:
+        """The loop for the compiler, which differentiates it itself."""
+        outputs = []
+        for x_t, rows in zip(x.unbind(1), rows_by_step(reset, x.shape[1]), strict=True):
+            before = state if rows is None else tuple(with_rows(part, rows, 0) for part in state)
+            y, state = self.step(x_t, before)
+            outputs.append(y)
+        return torch.stack(outputs, dim=1), state
 
     def drive(self, x: Tensor) -> Tensor:
         """The contribution of x to the gates, (..., gates * width)."""
@@ -140,10 +150,11 @@ class GatedMixer(SequenceMixer):
         given = tuple(
             part.new_zeros(1, len(starts), part.shape[1]).index_copy(1, at_first, part[None]) for part in state
         )
-        packed = PackedSequence(x.flatten(0, 1).index_select(0, steps), sizes)
-        y, after = self.cell(packed, given if len(given) > 1 else given[0])
-        after = after if len(given) > 1 else (after,)
-        out = y.data.new_empty(batch * time, y.data.shape[1]).index_copy(0, steps, y.data)
+        kernel, packed = getattr(torch, self.cell.mode.lower()), x.flatten(0, 1).index_select(0, steps)
+        before = given if len(given) > 1 else given[0]
+        weights, layers, dropout = self.cell.all_weights[0], 1, 0.0
+        y, *after = kernel(packed, sizes, before, weights, True, layers, dropout, self.training, False)
+        out = y.new_empty(batch * time, y.shape[1]).index_copy(0, steps, y)
         return out.view(batch, time, -1), tuple(part[0].index_select(0, at_last) for part in after)
 
 

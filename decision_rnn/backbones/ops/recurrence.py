@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.resets import Resets, rows_by_step
+from decision_rnn.backbones.resets import Resets, rows_by_step, with_rows
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
@@ -40,6 +40,8 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | Non
         return kernels.linear_recurrence(a, b, initial, None if reset is None else reset.mask)
     if b.dtype in (torch.bfloat16, torch.float16):
         a, b = a.float(), b.float()
+    if torch.compiler.is_compiling():
+        return _traced_recurrence(a, b, initial.to(b.dtype), reset)
     return _LinearRecurrence.apply(a, b, initial.to(b.dtype), reset)
 
 
@@ -59,7 +61,12 @@ def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Resets | No
     kernels = _kernels(preactivations)
     if kernels is not None:
         return kernels.gated_recurrence(preactivations, initial, None if reset is None else reset.mask, signed)
-    return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, reset, signed)
+    preactivations = preactivations.to(initial.dtype)
+    if torch.compiler.is_compiling():
+        *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
+        gate = torch.sigmoid(log_odds(gates))
+        return _traced_recurrence(1 - gate, gate * (candidate if signed else positive(candidate)), initial, reset)
+    return _GatedRecurrence.apply(preactivations, initial, reset, signed)
 
 
 def log_odds(gates: Sequence[Tensor]) -> Tensor:
@@ -119,12 +126,21 @@ def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: R
     for begin, end in itertools.pairwise([*cuts, time]):
         rows = starts[begin]
         if rows is not None:
-            h = h.index_fill(0, rows, 0)
+            h = with_rows(h, rows, 0)
         total = log_a[:, begin:end].cumsum(1)
         inputs = torch.logcumsumexp(log_b[:, begin:end] - total, dim=1)
         pieces.append(torch.exp(total + inputs) + torch.exp(total) * h.unsqueeze(1))
         h = pieces[-1][:, -1]
     return torch.cat(pieces, dim=1)
+
+
+def _traced_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
+    """`linear_recurrence` for the compiler, which differentiates and fuses the loop itself."""
+    h, states = initial, []
+    for a_t, b_t, rows in zip(_over_time(a, b), b.unbind(1), rows_by_step(reset, b.shape[1]), strict=True):
+        h = torch.addcmul(b_t, a_t, h if rows is None else with_rows(h, rows, 0))
+        states.append(h)
+    return torch.stack(states, dim=1)
 
 
 class _LinearRecurrence(torch.autograd.Function):
@@ -235,9 +251,7 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Resets | None) -> tuple[Tensor, 
 def previous_states(h: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
     """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
     previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-    if reset is not None and len(reset):
-        previous.flatten(0, 1).index_fill_(0, reset.places, 0)
-    return previous
+    return previous if reset is None else reset.fill(previous, 0)
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones.resets import Resets, rows_by_step
+from decision_rnn.backbones.resets import Resets, rows_by_step, with_rows
 
 
 def running_max(score: Tensor, before: Tensor, reset: Resets | None, decay: Tensor | None = None) -> Tensor:
@@ -21,7 +21,7 @@ def running_max(score: Tensor, before: Tensor, reset: Resets | None, decay: Tens
     tops = []
     for score_t, rows in zip(score.unbind(1), rows_by_step(reset, score.shape[1]), strict=True):
         if rows is not None:
-            before = before.index_fill(0, rows, -torch.inf)
+            before = with_rows(before, rows, -torch.inf)
         before = torch.maximum(before if decay is None else before - decay, score_t)
         tops.append(before)
     return torch.stack(tops, dim=1)

@@ -30,7 +30,8 @@ def selective_scan(
         initial: (batch, inner, state_size), h before the first step.
         reset: Where episodes begin: h before these steps is 0.
     """
-    if dt.is_cuda:  # a kernel for each step of the loop would take longer than to store the factors of all
+    # On a GPU, a kernel for each step of the loop would take longer than to store the factors of all.
+    if dt.is_cuda or torch.compiler.is_compiling():
         return stored_scan(dt, a, u, b, c, initial, reset)
     y, last = _SelectiveScan.apply(reset, dt, a, u, b, c, initial)
     return y, last
