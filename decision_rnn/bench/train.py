@@ -65,6 +65,10 @@ def bench_train(
     spec, store = dataset.spec, dataset.open()
     works: dict[str, Callable[[], object]] = {}
     beside: dict[str, Callable[[], object]] = {}
+    if compiled:  # each of these agents may have as many graphs as torch allows all to have
+        from torch._dynamo import config as compiler  # here, since it takes a second
+
+        compiler.cache_size_limit *= len(names) * len(PRECISIONS)
     for name in names:
         backbone = chosen("backbone", name).config(name=name, width=WIDTH, layers=LAYERS)
         for precision in PRECISIONS:
