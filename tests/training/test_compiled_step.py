@@ -57,6 +57,8 @@ def losses(compiled: bool, **keys: object) -> list[float]:
     "keys",
     [
         {},
+        {"objective": "gaussian_mixture"},
+        {"objective": "action_chunk"},
         {"objective": "flow_matching"},
         {"objective": "td3_bc"},
         {"agent.tokens": "interleaved", "agent.previous_action": True, "agent.timestep_embedding": True},
