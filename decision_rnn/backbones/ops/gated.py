@@ -2,7 +2,8 @@
 
 On a CPU core the loop is faster than torch's kernels, which record a graph at every step or cannot reset rows within a
 slice. On CUDA every step of the loop would launch kernels of its own; there, cuDNN runs all episodes as one packed
-batch, except with LSTM's peepholes, which it lacks.
+batch, except with LSTM's peepholes, which it lacks. `torch.compile`, which refuses torch's recurrent layers, gets a
+loop over `step`; hence the weights are in their base class.
 """
 
 from abc import abstractmethod
@@ -51,7 +52,7 @@ class GatedMixer(SequenceMixer):
     Under autocast, matrix products are computed in half precision, also the recurrent one; gates and state are not.
 
     Attributes:
-        cell: The weights, as torch's layer of that name holds them.
+        cell: The weights, named and initialised as in torch's layer.
         states: Number of parts of the state.
         saved: Values per channel and step that `factors` needs besides the states.
         gated_product: Whether a gate multiplies the recurrent product, which then has a gradient of its own.
@@ -91,7 +92,7 @@ class GatedMixer(SequenceMixer):
         return full_precision(self.step_cell, x, state)
 
     def _traced(self, x: Tensor, state: State, reset: Resets | None) -> tuple[Tensor, State]:
-        """The loop for the compiler, which differentiates it itself."""
+        """`forward` under `torch.compile`."""
         outputs = []
         for x_t, rows in zip(x.unbind(1), rows_by_step(reset, x.shape[1]), strict=True):
             before = state if rows is None else tuple(with_rows(part, rows, 0) for part in state)

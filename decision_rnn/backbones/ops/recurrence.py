@@ -3,7 +3,8 @@
 On a CPU core, parallelism over time does not pay: an in-place loop over the steps with a hand-written backward pass
 beats log-space, associative and convolutional scans at every length, and is exact. On CUDA each step of the loop would
 launch a kernel of its own, so there the whole recurrence is one kernel (recurrence_triton.py). This module selects the
-implementation by the tensors' device; without Triton, the loop runs on CUDA too.
+implementation by the tensors' device; without Triton, the loop runs on CUDA too. `torch.compile` gets a loop without
+a hand-written gradient, since it differentiates and fuses what it sees.
 """
 
 import functools
@@ -135,7 +136,7 @@ def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: R
 
 
 def _traced_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
-    """`linear_recurrence` for the compiler, which differentiates and fuses the loop itself."""
+    """`linear_recurrence` under `torch.compile`."""
     h, states = initial, []
     for a_t, b_t, rows in zip(_over_time(a, b), b.unbind(1), rows_by_step(reset, b.shape[1]), strict=True):
         h = torch.addcmul(b_t, a_t, h if rows is None else with_rows(h, rows, 0))
