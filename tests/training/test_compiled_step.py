@@ -1,17 +1,13 @@
 """Training with a compiled agent: the same losses within rounding, under autocast and with a carried state."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from small_trainer import ACTIONS, KINDS, OBSERVATIONS, small_trainer
 
-from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import Resets
-from decision_rnn.config_parser import new_config
 from decision_rnn.data.stream import Batch
-from decision_rnn.training.trainer import Trainer
 
-ROWS, TIME, OBSERVATIONS, ACTIONS = 4, 3, 5, 2
+ROWS, TIME = 4, 3
 
 
 def batch(seed: int) -> Batch:
@@ -34,36 +30,20 @@ def batch(seed: int) -> Batch:
     )
 
 
-def losses(compiled: bool, **keys: object) -> list[float]:
+def losses(compiled: bool, keys: dict[str, object]) -> list[float]:
     torch.manual_seed(0)
-    small = {"dataset": "hopper-medium", "backbone": "mingru", "backbone.layers": 1, "backbone.width": 8}
-    config = new_config({**small, **keys}, "the test")
-    cap = torch.full((9,), 1000.0)
-    spec = agent_spec(torch.zeros(OBSERVATIONS), torch.ones(OBSERVATIONS), ACTIONS, rtg_cap=cap, training_rtg_cap=cap)
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
-    trainer = Trainer(agent, replace(config.training, tbptt_slices=3, warmup_steps=0, precision="bf16"))
+    settings = {"tbptt_slices": 3, "warmup_steps": 0, "precision": "bf16"}
+    trainer = small_trainer(settings, **{"backbone.width": 8, **keys})
     if compiled:
         torch._dynamo.reset()
-        agent.compile(fullgraph=True, backend="aot_eager")
+        trainer.model.compile(fullgraph=True, backend="aot_eager")
     found = []
     for step in range(4):
         torch.manual_seed(step)  # of objectives that draw
         found.append(trainer.step(batch(step)).loss.item())
-        agent.objective.after_step()
     return found
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"objective": "gaussian_mixture"},
-        {"objective": "action_chunk"},
-        {"objective": "flow_matching"},
-        {"objective": "td3_bc"},
-        {"agent.tokens": "interleaved", "agent.previous_action": True, "agent.timestep_embedding": True},
-    ],
-    ids=lambda keys: "-".join(map(str, keys.values())) or "default",
-)
+@pytest.mark.parametrize("keys", [{}, *KINDS], ids=lambda keys: "-".join(map(str, keys.values())) or "default")
 def test_compiled_agent_trains_with_the_same_losses(keys: dict[str, object]) -> None:
-    assert losses(True, **keys) == pytest.approx(losses(False, **keys), rel=0.01, abs=1e-3)
+    assert losses(True, keys) == pytest.approx(losses(False, keys), rel=0.01, abs=1e-3)

@@ -5,26 +5,24 @@ host, as from the stream.
 """
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
+from small_trainer import ACTIONS, KINDS, OBSERVATIONS, small_trainer
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.agent.objectives import Supervised
 from decision_rnn.backbones import Resets, registered_names
-from decision_rnn.config_parser import new_config
 from decision_rnn.data.stream import Batch
 from decision_rnn.training import trainer
-from decision_rnn.training.trainer import Trainer
 
-ROWS, TIME, OBSERVATIONS, ACTIONS = 4, 20, 11, 3
+ROWS, TIME = 4, 20
 
 
 @pytest.fixture(autouse=True)
 def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train on the meta device, which neither autocast nor the fused optimiser knows."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(()))  # the compiler looks torch's functions up once
     unskipping = type("AdamW", (torch.optim.AdamW,), {"found_inf": property(lambda self: None, lambda *_: None)})
     monkeypatch.setattr(torch.optim, "AdamW", lambda groups, fused: unskipping(groups))
     monkeypatch.setattr(trainer, "pick_device", lambda name: torch.device("meta"))
@@ -54,13 +52,7 @@ def batch() -> Batch:
 
 
 def two_steps(**keys: object) -> None:
-    config = new_config({"dataset": "hopper-medium", "backbone": "mingru", "backbone.layers": 1, **keys}, "the test")
-    cap = torch.full((9,), 1000.0)
-    spec = agent_spec(torch.zeros(OBSERVATIONS), torch.ones(OBSERVATIONS), ACTIONS, rtg_cap=cap, training_rtg_cap=cap)
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
-    settings = replace(config.training, tbptt_slices=2, precision="fp32")
-    training = Trainer(agent, settings)
-    training.optimizers[-1].register_step_post_hook(lambda *_: agent.objective.after_step())
+    training = small_trainer({"tbptt_slices": 2, "precision": "fp32"}, **keys)
     for _ in range(2):
         training.step(batch())
 
@@ -70,18 +62,7 @@ def test_training_step_reads_nothing_from_the_device(name: str) -> None:
     two_steps(backbone=name)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"objective": "gaussian_mixture"},
-        {"objective": "action_chunk"},
-        {"objective": "flow_matching"},
-        {"objective": "td3_bc"},
-        {"agent.condition_at": "head"},
-        {"agent.tokens": "interleaved", "agent.previous_action": True, "agent.timestep_embedding": True},
-    ],
-    ids=lambda keys: "-".join(map(str, keys.values())),
-)
+@pytest.mark.parametrize("keys", KINDS, ids=lambda keys: "-".join(map(str, keys.values())))
 def test_objectives_and_tokens_read_nothing_from_the_device(keys: dict[str, object]) -> None:
     two_steps(**keys)
 
