@@ -84,8 +84,8 @@ def positive(x: Tensor) -> Tensor:
 
 
 def _kernels(x: Tensor) -> ModuleType | None:
-    """The kernels for the device of x; None if there are none, so that the loop runs."""
-    return _triton_kernels() if x.is_cuda else None
+    """The kernels for the device of x; None if there are none, or for the compiler, so that the loop runs."""
+    return _triton_kernels() if x.is_cuda and not torch.compiler.is_compiling() else None
 
 
 @functools.cache
