@@ -70,6 +70,30 @@ class SequenceMixer(nn.Module, ABC):
         return learning_rate
 
 
+def steps(
+    module: SequenceMixer, x: Tensor, state: State | None = None, reset: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """Run a mixer as in acting: one `step` after the other, resetting rows between them.
+
+    Args:
+        module: The mixer.
+        x: (batch, time, width).
+        state: The state before the first step; the initial state if left out.
+        reset: (batch, time) bool, true where an episode begins.
+
+    Returns:
+        As for `SequenceMixer.forward`.
+    """
+    initial, outputs = module.initial_state(len(x)), []
+    state = initial if state is None else state
+    for t in range(x.shape[1]):
+        if reset is not None:
+            state = reset_rows(state, initial, reset[:, t])
+        y, state = module.step(x[:, t], state)
+        outputs.append(y)
+    return torch.stack(outputs, dim=1), state
+
+
 def select_rows(state: State, rows: Tensor) -> State:
     """The state of selected rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
     return tuple(part[rows] for part in state)

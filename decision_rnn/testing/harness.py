@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones import Resets, SequenceMixer, State, reset_rows
+from decision_rnn.backbones import Resets, SequenceMixer, State
+from decision_rnn.backbones.contract import steps as steps
 
 BATCH, TIME = 3, 12
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -156,18 +157,6 @@ def forward(
         start += length
     assert state is not None
     return torch.cat(outputs, dim=1), state
-
-
-def steps(module: SequenceMixer, x: Tensor, state: State | None = None, reset: Mask = None) -> Result:
-    """Run a mixer as in acting: one `step` after the other, resetting rows between them."""
-    initial, outputs = module.initial_state(len(x)), []
-    state = initial if state is None else state
-    for t in range(x.shape[1]):
-        if reset is not None:
-            state = reset_rows(state, initial, reset[:, t])
-        y, state = module.step(x[:, t], state)
-        outputs.append(y)
-    return torch.stack(outputs, dim=1), state
 
 
 def trainable(module: nn.Module) -> dict[str, Tensor]:

@@ -2,8 +2,8 @@
 
 On a CPU core the loop is faster than torch's kernels, which record a graph at every step or cannot reset rows within a
 slice. On CUDA every step of the loop would launch kernels of its own; there, cuDNN runs all episodes as one packed
-batch, except with LSTM's peepholes, which it lacks. `torch.compile`, which refuses torch's recurrent layers, gets a
-loop over `step`; hence the weights are in their base class.
+batch, except with LSTM's peepholes, which it lacks. `torch.compile`, which refuses torch's recurrent layers, runs
+`step` after `step`; hence the weights are in their base class.
 """
 
 from abc import abstractmethod
@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
+from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows, steps
 from decision_rnn.backbones.ops.blocks import full_precision
 from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.resets import Resets, rows_by_step, send, with_rows
+from decision_rnn.backbones.resets import Resets, rows_by_step, send
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
 tanh_backward = torch.ops.aten.tanh_backward
@@ -80,7 +80,7 @@ class GatedMixer(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         state = self.initial_state(len(x)) if state is None else state
         if torch.compiler.is_compiling():
-            return self._traced(x, state, reset)
+            return steps(self, x, state, None if reset is None else reset.mask)
         if x.is_cuda and self.has_kernel:
             return full_precision(lambda x, state: self.run_packed(x, state, reset), x, state)
         driven = self.drive(x.transpose(0, 1))
@@ -90,15 +90,6 @@ class GatedMixer(SequenceMixer):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         return full_precision(self.step_cell, x, state)
-
-    def _traced(self, x: Tensor, state: State, reset: Resets | None) -> tuple[Tensor, State]:
-        """`forward` under `torch.compile`."""
-        outputs = []
-        for x_t, rows in zip(x.unbind(1), rows_by_step(reset, x.shape[1]), strict=True):
-            before = state if rows is None else tuple(with_rows(part, rows, 0) for part in state)
-            y, state = self.step(x_t, before)
-            outputs.append(y)
-        return torch.stack(outputs, dim=1), state
 
     def drive(self, x: Tensor) -> Tensor:
         """The contribution of x to the gates, (..., gates * width)."""
