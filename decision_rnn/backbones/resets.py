@@ -77,11 +77,17 @@ class Resets:
 
     def fill(self, x: Tensor, value: float) -> Tensor:
         """x, (batch, time, ...), with `value` at the resets. Multiplying by zero would turn infinities into NaN."""
-        if torch.compiler.is_compiling():
-            return x.masked_fill(self.mask[(..., *[None] * (x.dim() - 2))], value)
-        if not len(self):
+        if not torch.compiler.is_compiling() and not len(self):
             return x
-        return x.flatten(0, 1).index_fill(0, self.places, value).view_as(x)
+        return self.fill_(x.clone(memory_format=torch.contiguous_format), value)
+
+    def fill_(self, x: Tensor, value: float) -> Tensor:
+        """`fill` in place, of a contiguous x."""
+        if torch.compiler.is_compiling():
+            return x.masked_fill_(self.mask[(..., *[None] * (x.dim() - 2))], value)
+        if len(self):
+            x.flatten(0, 1).index_fill_(0, self.places, value)
+        return x
 
     @cached_property
     def later(self) -> "LaterEpisodes | None":

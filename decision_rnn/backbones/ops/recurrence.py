@@ -64,10 +64,15 @@ def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Resets | No
         return kernels.gated_recurrence(preactivations, initial, None if reset is None else reset.mask, signed)
     preactivations = preactivations.to(initial.dtype)
     if torch.compiler.is_compiling():
-        *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
-        gate = torch.sigmoid(log_odds(gates))
-        return _traced_recurrence(1 - gate, gate * (candidate if signed else positive(candidate)), initial, reset)
+        _, gate, candidate = _gates_and_candidate(preactivations, initial.shape[1], signed)
+        return _traced_recurrence(1 - gate, gate * candidate, initial, reset)
     return _GatedRecurrence.apply(preactivations, initial, reset, signed)
+
+
+def _gates_and_candidate(preactivations: Tensor, width: int, signed: bool) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The pre-activations of the gates, z, and g(c), each (batch, time, width)."""
+    *gates, candidate = preactivations.chunk(preactivations.shape[2] // width, dim=-1)
+    return gates, torch.sigmoid(log_odds(gates)), candidate if signed else positive(candidate)
 
 
 def log_odds(gates: Sequence[Tensor]) -> Tensor:
@@ -184,9 +189,7 @@ class _GatedRecurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool) -> Tensor:
-        *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
-        gate = torch.sigmoid(log_odds(gates))
-        candidate = candidate if signed else positive(candidate)
+        gates, gate, candidate = _gates_and_candidate(preactivations, initial.shape[1], signed)
         h = torch.empty_like(gate, memory_format=torch.contiguous_format)
         previous = initial
         steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), rows_by_step(reset, h.shape[1]), strict=True)
@@ -252,7 +255,7 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Resets | None) -> tuple[Tensor, 
 def previous_states(h: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
     """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
     previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-    return previous if reset is None else reset.fill(previous, 0)
+    return previous if reset is None else reset.fill_(previous, 0)
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:

@@ -30,4 +30,4 @@ def running_max(score: Tensor, before: Tensor, reset: Resets | None, decay: Tens
 def earlier_max(top: Tensor, before: Tensor, reset: Resets | None) -> Tensor:
     """m_{t-1} for every t, from m, (batch, time, width), and m before the first step, (batch, width)."""
     earlier = torch.cat([before.unsqueeze(1), top[:, :-1]], dim=1)
-    return earlier if reset is None else reset.fill(earlier, -torch.inf)
+    return earlier if reset is None else reset.fill_(earlier, -torch.inf)
