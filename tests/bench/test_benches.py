@@ -50,7 +50,14 @@ def checked(rows):
     return {row.name: row for row in rows}
 
 
-def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(small_store, monkeypatch):
+@pytest.fixture
+def small_steps(small_store, monkeypatch):
+    """`bench train` times small agents."""
+    for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
+        monkeypatch.setattr(train_bench, name, small)
+
+
+def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(small_steps, monkeypatch):
     optimizers = []
 
     class Recorder(torch.optim.AdamW):
@@ -59,8 +66,6 @@ def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(sm
             super().__init__(groups, **options)
 
     monkeypatch.setattr(torch.optim, "AdamW", Recorder)
-    for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
-        monkeypatch.setattr(train_bench, name, small)
     rows = run("train")
     baseline = "train/decision-transformer/fp32"
     steps = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")} | {
@@ -75,11 +80,9 @@ def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(sm
     assert {name: row.baseline.name for name, row in rows.items()} == dict.fromkeys(steps, baseline) | floors
 
 
-def test_bench_train_times_compiled_steps_beside_those_that_are_not(small_store, monkeypatch):
+def test_bench_train_times_compiled_steps_beside_those_that_are_not(small_steps, monkeypatch):
     compiled = []
     monkeypatch.setattr(DecisionAgent, "compile", lambda agent, fullgraph: compiled.append(fullgraph))
-    for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
-        monkeypatch.setattr(train_bench, name, small)
     rows = run("train", backbones="conv, mlp", compiled=True)
     assert {name: row.baseline.name for name, row in rows.items() if name.startswith("compiled/")} == {
         f"compiled/{name}/{precision}": f"train/{name}/{precision}"

@@ -19,10 +19,15 @@ from decision_rnn.training import trainer
 ROWS, TIME = 4, 20
 
 
+@pytest.fixture(autouse=True, scope="module")
+def functions_looked_up() -> None:
+    """The compiler looks torch's functions up once, which is not to be while `on_meta` replaces some."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(()))
+
+
 @pytest.fixture(autouse=True)
 def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train on the meta device, which neither autocast nor the fused optimiser knows."""
-    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(()))  # the compiler looks torch's functions up once
     unskipping = type("AdamW", (torch.optim.AdamW,), {"found_inf": property(lambda self: None, lambda *_: None)})
     monkeypatch.setattr(torch.optim, "AdamW", lambda groups, fused: unskipping(groups))
     monkeypatch.setattr(trainer, "pick_device", lambda name: torch.device("meta"))
