@@ -10,7 +10,7 @@ Data: `open_dataset`, `import_log`, `write_store`, `record`, `merge_datasets`, `
 
 from typing import Any
 
-from decision_rnn.registry import public_names
+from decision_rnn.utils.registry import public_names
 
 __version__ = "0.3.0"
 
@@ -25,7 +25,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: importing the package neither waits for torch nor changes the process."""
     if name in __all__:
-        from decision_rnn.machine import limit_spinning
+        from decision_rnn.utils.machine import limit_spinning
 
         limit_spinning()  # before torch is loaded
     return _import_name(name)

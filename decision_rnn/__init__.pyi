@@ -9,15 +9,6 @@ from decision_rnn.agent import Objective as Objective
 from decision_rnn.agent import ObjectiveConfig as ObjectiveConfig
 from decision_rnn.agent import register_condition as register_condition
 from decision_rnn.agent import register_objective as register_objective
-from decision_rnn.api.acting import EnvironmentActor as EnvironmentActor
-from decision_rnn.api.agents import load_agent as load_agent
-from decision_rnn.api.comparing import compare as compare
-from decision_rnn.api.datasets import import_log as import_log
-from decision_rnn.api.datasets import merge_datasets as merge_datasets
-from decision_rnn.api.recording import record as record
-from decision_rnn.api.run import Run as Run
-from decision_rnn.api.run import evaluate as evaluate
-from decision_rnn.api.run import train as train
 from decision_rnn.backbones import Backbone as Backbone
 from decision_rnn.backbones import BackboneConfig as BackboneConfig
 from decision_rnn.backbones import FadingConfig as FadingConfig
@@ -27,11 +18,12 @@ from decision_rnn.backbones.ops.recurrence import linear_recurrence as linear_re
 from decision_rnn.backbones.resets import Resets as Resets
 from decision_rnn.backbones.resets import rows_by_step as rows_by_step
 from decision_rnn.backbones.resets import with_rows as with_rows
-from decision_rnn.checkpoint import TrainedAgent as TrainedAgent
+from decision_rnn.comparison.comparing import compare as compare
 from decision_rnn.comparison.record import read_comparison as read_comparison
 from decision_rnn.data.catalog import Dataset as Dataset
 from decision_rnn.data.catalog import open_dataset as open_dataset
-from decision_rnn.data.environments import play_episodes as play_episodes
+from decision_rnn.data.datasets import import_log as import_log
+from decision_rnn.data.datasets import merge_datasets as merge_datasets
 from decision_rnn.data.sources import Source as Source
 from decision_rnn.data.sources import register_source as register_source
 from decision_rnn.data.sources.own import remove_dataset as remove_dataset
@@ -41,10 +33,18 @@ from decision_rnn.data.store.cache import open_or_make as open_or_make
 from decision_rnn.data.store.episode import Episode as Episode
 from decision_rnn.data.store.episode_store import EpisodeStore as EpisodeStore
 from decision_rnn.data.stream import StepStream as StepStream
-from decision_rnn.errors import InputError as InputError
-from decision_rnn.metrics import Metric as Metric
-from decision_rnn.metrics import register_metric as register_metric
-from decision_rnn.run_files import last_checkpoint as last_checkpoint
+from decision_rnn.environments.environments import play_episodes as play_episodes
+from decision_rnn.evaluation.environment_actor import EnvironmentActor as EnvironmentActor
+from decision_rnn.evaluation.metrics import Metric as Metric
+from decision_rnn.evaluation.metrics import register_metric as register_metric
+from decision_rnn.evaluation.recording import record as record
+from decision_rnn.training.agents import load_agent as load_agent
+from decision_rnn.training.checkpoint import TrainedAgent as TrainedAgent
+from decision_rnn.training.run import Run as Run
+from decision_rnn.training.run import evaluate as evaluate
+from decision_rnn.training.run import train as train
+from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
+from decision_rnn.utils.errors import InputError as InputError
 
 __version__: str
 __all__: list[str]

@@ -25,7 +25,7 @@ from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.config import RunConfig
 from decision_rnn.data.sources.contract import SOURCES
 from decision_rnn.data.store.episode_store import cache_root
-from decision_rnn.metrics import METRICS, metrics_named
+from decision_rnn.evaluation.metrics import METRICS, metrics_named
 
 OWN = "decision-rnn"
 

@@ -19,8 +19,8 @@ from decision_rnn.agent.config import (
 )
 from decision_rnn.backbones.config import BackboneConfig
 from decision_rnn.backbones.time_scales import outlasts
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import BEST, NonNegativeFloat, NonNegativeInt, PositiveInt, TargetReturn
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import BEST, NonNegativeFloat, NonNegativeInt, PositiveInt, TargetReturn
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""

@@ -13,10 +13,10 @@ from decision_rnn.agent.config import CONDITIONS, OBJECTIVES, GaussianMixtureCon
 from decision_rnn.backbones.config import BACKBONES
 from decision_rnn.backbones.time_scales import LONGEST
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
-from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.parsing import Option, convert, options_of, parse_count, suggest
-from decision_rnn.plugins import check_plugins
-from decision_rnn.registry import Registration, Registry
+from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.parsing import Option, convert, options_of, parse_count, suggest
+from decision_rnn.utils.plugins import check_plugins
+from decision_rnn.utils.registry import Registration, Registry
 
 RUN_OPTIONS = options_of(RunConfig)
 SECTIONS = tuple(name for name, option in RUN_OPTIONS.items() if is_dataclass(option.hint))

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decision_rnn.comparison.record import ComparedDataset, Comparison, read_comparison
-from decision_rnn.parsing import BEST
+from decision_rnn.utils.parsing import BEST
 
 INK, PALE, CLONING = "#1f4e8c", "#9db8d9", "#c26a1b"
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.data import DATASET, SIZES
+from bench.measure import Row, compare, format_rows, interleaved, seconds_of, write_rows
 
-from decision_rnn.bench.data import DATASET, SIZES
-from decision_rnn.bench.measure import Row, compare, format_rows, interleaved, seconds_of, write_rows
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.utils.errors import InputError
 
 WORKER = Path(__file__).with_name("d3rlpy_worker.py")
 

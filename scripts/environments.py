@@ -26,11 +26,11 @@ from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
 from results_folder import RESULTS, Made, table, write_report
 
 import decision_rnn
+from decision_rnn.data.layouts import Layout
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.layouts import Layout
-from decision_rnn.messages import bar
-from decision_rnn.plugins import import_plugins
+from decision_rnn.utils.messages import bar
+from decision_rnn.utils.plugins import import_plugins
 
 PLUGINS = ("minigrid", "gymnasium_robotics")
 """Modules that register some of them."""

@@ -23,10 +23,10 @@ from results_folder import RESULTS, Made, table, write_csv, write_report
 
 from decision_rnn import EnvironmentActor, load_agent
 from decision_rnn.comparison.record import Comparison, Trial, read_comparison
-from decision_rnn.data.memory.dark_key_to_door import EPISODES, STEPS, DarkKeyToDoor, approach
+from decision_rnn.environments.memory.dark_key_to_door import EPISODES, STEPS, DarkKeyToDoor, approach
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.files import write_atomically
-from decision_rnn.plots import save_figure
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.plots import save_figure
 
 ROOMS = 20
 SEED = 1_000_000

@@ -35,8 +35,8 @@ from decision_rnn.evaluation.statistics import (
     holm,
     summarise_seeds,
 )
-from decision_rnn.files import write_atomically
-from decision_rnn.plots import save_figure
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.plots import save_figure
 
 RESULTS = ALL_RESULTS / "coverage"
 SEED = 0

@@ -17,7 +17,7 @@ from decision_rnn.comparison.report.parts import Table
 from decision_rnn.comparison.report.words import describe_difference
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary, summarise
 from decision_rnn.evaluation.statistics import compare_seeds
-from decision_rnn.machine import describe_hardware
+from decision_rnn.utils.machine import describe_hardware
 
 HEAD = ("data", "variant", "target", "first", "second", "difference")
 

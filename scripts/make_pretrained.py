@@ -14,12 +14,12 @@ from pathlib import Path
 
 import torch
 
-from decision_rnn.checkpoint import load_agent
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.package import write_package
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
-from decision_rnn.files import new_directory, remove_directory
+from decision_rnn.training.checkpoint import load_agent
+from decision_rnn.utils.files import new_directory, remove_directory
 
 ROOT = Path(__file__).parents[1] / "decision_rnn" / "pretrained"
 LARGEST = 2_000_000

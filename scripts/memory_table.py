@@ -24,13 +24,13 @@ from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import Resets, State
-from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison.record import Comparison, Trial, read_comparison
-from decision_rnn.data.memory.tmaze import DOWN, RIGHT, UP
+from decision_rnn.environments.memory.tmaze import DOWN, RIGHT, UP
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.statistics import summarise_seeds
-from decision_rnn.files import write_atomically
-from decision_rnn.plots import save_figure
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.plots import save_figure
 
 STEPS = (9, 30, 90, 270, 900, 2_700, 9_600)
 """The lengths of the T-Mazes that are played."""

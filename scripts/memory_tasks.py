@@ -17,8 +17,8 @@ from scipy.ndimage import map_coordinates
 
 from decision_rnn.comparison.report.parts import Table
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.environments import make_environment
-from decision_rnn.data.memory.recipes import RECIPES, Recipe
+from decision_rnn.environments.environments import make_environment
+from decision_rnn.environments.memory.recipes import RECIPES, Recipe
 
 SEED = 1_000_000
 """Of the first episode, as in an evaluation."""

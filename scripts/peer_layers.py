@@ -6,9 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from bench.backbones import WIDTH, make_layer
 from torch import Tensor, nn
-
-from decision_rnn.bench.backbones import WIDTH, make_layer
 
 
 class Minimal(nn.Module):

@@ -18,7 +18,7 @@ from memory_table import Cost, cost, spread
 from results_folder import RESULTS, Made, table, write_csv, write_report
 
 from decision_rnn.comparison.record import Comparison, read_comparison
-from decision_rnn.plots import save_figure
+from decision_rnn.utils.plots import save_figure
 
 HELD = 90.0
 """The score from which a k counts as held."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from decision_rnn.comparison.record import Trial
 from decision_rnn.evaluation.results import PACKAGES
-from decision_rnn.files import write_atomically
-from decision_rnn.machine import commit, describe_hardware, describe_versions, hardware, versions
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.machine import commit, describe_hardware, describe_versions, hardware, versions
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -30,7 +30,7 @@ class Made:
         command: The command that made them.
         commits: Commits of the source tree; several if runs were added later.
         seeds: Seeds of everything random; empty if nothing is.
-        hardware: As returned by `decision_rnn.machine.hardware`.
+        hardware: As returned by `decision_rnn.utils.machine.hardware`.
         versions: Versions of the packages that the numbers depend on.
         notes: What else a reader has to know.
     """

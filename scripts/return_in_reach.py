@@ -20,10 +20,10 @@ from rtg_caps import finished
 from decision_rnn import evaluate, load_agent, open_dataset
 from decision_rnn.agent.reach import LEVELS
 from decision_rnn.backbones import Resets
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.files import write_atomically
-from decision_rnn.messages import bar
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.messages import bar
 
 ASKED = (0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """The levels at which agents play."""

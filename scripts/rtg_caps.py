@@ -16,8 +16,8 @@ from results_folder import RESULTS, Made, table, write_report
 
 from decision_rnn import evaluate, load_agent
 from decision_rnn.comparison.record import Trial, read_comparison
-from decision_rnn.files import write_atomically
-from decision_rnn.messages import bar
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.messages import bar
 
 LIMITS = (0.0, 1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
 """No limit, the largest return-to-go of the data, and quantiles below it."""

@@ -11,8 +11,8 @@ from results_folder import Made
 from safetensors import safe_open
 from tqdm import tqdm
 
-from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.standin.collection import Policy
+from decision_rnn.environments.environments import play_episodes
 
 HEAD = "| snapshot | episodes | return, mean ± sd | min..max | mean length |\n| --- | --- | --- | --- | --- |"
 

@@ -16,9 +16,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from tqdm import tqdm
 
-from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.standin.collection import Policy
 from decision_rnn.data.store.episode import Episode
+from decision_rnn.environments.environments import play_episodes
 
 COMPONENTS = 12
 """They hold nine tenths of the variance of the input of hopper's last layer."""

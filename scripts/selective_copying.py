@@ -30,10 +30,10 @@ from torch import Tensor, nn
 from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import Backbone, BackboneConfig, FadingConfig, State, registered, registered_names
 from decision_rnn.config import TrainingConfig
-from decision_rnn.files import write_atomically
-from decision_rnn.machine import commit, hardware, versions
-from decision_rnn.plots import save_figure
 from decision_rnn.training.trainer import Trainer
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.machine import commit, hardware, versions
+from decision_rnn.utils.plots import save_figure
 
 EVALUATE_EVERY = 100
 SOLVED = 0.995

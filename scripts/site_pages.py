@@ -133,7 +133,8 @@ def command_line_page() -> str:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words of every command with its own help, the program itself first."""
-    from decision_rnn.bench import BENCHES
+    from bench import BENCHES
+
     from decision_rnn.cli.data import ACTIONS
     from decision_rnn.cli.main import COMMANDS
 
@@ -163,7 +164,7 @@ def configuration_page() -> str:
     """Every key of a run, with its default and what it means, from the configuration's dataclasses."""
     from decision_rnn.backbones import BackboneConfig
     from decision_rnn.config_parser import CHOICES, RUN_OPTIONS, SECTIONS
-    from decision_rnn.parsing import options_of
+    from decision_rnn.utils.parsing import options_of
 
     lines = [
         "# Configuration",

@@ -30,10 +30,10 @@ from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 from yet_another_retnet.retention import MultiScaleRetention
 
 from decision_rnn.backbones import Resets, SequenceMixer, State, reset_rows
-from decision_rnn.files import write_atomically
 from decision_rnn.testing import Report, check_mixer
 from decision_rnn.testing.check import STATEMENTS
 from decision_rnn.testing.harness import TOLERANCES
+from decision_rnn.utils.files import write_atomically
 
 WIDTH = 8
 FLOAT32 = {torch.float32: TOLERANCES[torch.float32]}

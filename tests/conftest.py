@@ -19,7 +19,6 @@ from small_cli import NAME, STEPS
 
 from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones.contract import BACKBONES
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
 from decision_rnn.data.catalog import Dataset
@@ -28,6 +27,7 @@ from decision_rnn.data.standin import recipes
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
+from decision_rnn.training.checkpoint import TrainedAgent
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
 # Of the processes that pytest-xdist starts: a fork there would have to stop OpenBLAS's threads, and wait for them.

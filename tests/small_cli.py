@@ -4,7 +4,7 @@ import os
 import sys
 from dataclasses import replace
 
-from decision_rnn import workers
+from decision_rnn.utils import workers
 from decision_rnn.cli.main import main
 from decision_rnn.data.standin import recipes
 

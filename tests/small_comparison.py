@@ -13,7 +13,7 @@ from decision_rnn import Episode
 from decision_rnn.cli.main import main
 from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.record import LOG
-from decision_rnn.workers import JOBS
+from decision_rnn.utils.workers import JOBS
 
 
 class Inline:

@@ -15,16 +15,16 @@ from small_comparison import Inline, pendulum_episodes, small
 
 import decision_rnn
 from decision_rnn import write_store
-from decision_rnn.api.comparing import plan
 from decision_rnn.backbones import contract
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint, trained_with
 from decision_rnn.cli.main import main
 from decision_rnn.code_hashes import both, changed, code_of
 from decision_rnn.comparison.compare import compare
+from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.report.page import build_page
 from decision_rnn.config_parser import new_config
-from decision_rnn.metrics import METRICS
+from decision_rnn.evaluation.metrics import METRICS
+from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint, trained_with
 
 Capture = pytest.CaptureFixture[str]
 Use = Callable[[str], None]

@@ -6,14 +6,14 @@ import pytest
 import yaml
 
 from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
-from decision_rnn.api.configuration import evaluation_settings
 from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.evaluate import parser as evaluate_parser
 from decision_rnn.cli.play import parser as play_parser
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.config_parser import flatten, from_dict, translated
-from decision_rnn.errors import InputError
+from decision_rnn.training.configuration import evaluation_settings
+from decision_rnn.utils.errors import InputError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

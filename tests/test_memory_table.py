@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.data.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze
+from decision_rnn.environments.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze
 
 Choose = Callable[[float, float, int, bool], int]
 """From the hint, the target, the step and whether the junction is reached to an action."""

@@ -29,9 +29,9 @@ from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
 from decision_rnn.data.hindsight import GoalEntries
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.utils.errors import InputError
 
 MAX_TIMESTEP = 1000
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from decision_rnn.errors import InputError
-from decision_rnn.registry import Class, Registry
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.registry import Class, Registry
 
 if TYPE_CHECKING:
     from decision_rnn.agent.conditions import Condition

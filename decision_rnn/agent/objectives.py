@@ -18,7 +18,7 @@ from decision_rnn.agent.spaces import Head, head_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.backbones.contract import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 if TYPE_CHECKING:
     from decision_rnn.agent.agent import DecisionAgent

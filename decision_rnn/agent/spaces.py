@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.spec import AgentSpec
-from decision_rnn.errors import InputError, one_line
-from decision_rnn.layouts import Layout
+from decision_rnn.data.layouts import Layout
+from decision_rnn.utils.errors import InputError, one_line
 
 MIN_STD = 1e-3
 """Smallest scale of an observation entry, so that entries constant in the data do not blow up small deviations."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from decision_rnn.registry import Class, Registry
+from decision_rnn.utils.registry import Class, Registry
 
 if TYPE_CHECKING:
     from decision_rnn.backbones.contract import SequenceMixer

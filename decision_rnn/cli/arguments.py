@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.api.agents import with_architecture
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
@@ -22,10 +21,11 @@ from decision_rnn.config_parser import (
     run_options,
     translated,
 )
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, read_yaml, split_names
-from decision_rnn.plugins import import_plugins
-from decision_rnn.run_files import config_file
+from decision_rnn.training.agents import with_architecture
+from decision_rnn.training.run_files import config_file
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import COMMAND_LINE, read_yaml, split_names
+from decision_rnn.utils.plugins import import_plugins
 
 AddOptions = Callable[[CommandParser], None]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.parsing import PositiveInt
-from decision_rnn.plugins import import_callable
+from decision_rnn.utils.parsing import PositiveInt
+from decision_rnn.utils.plugins import import_callable
 
 
 def run(arguments: Sequence[str]) -> int:

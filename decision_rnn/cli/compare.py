@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decision_rnn.api import comparing
+from decision_rnn.comparison import comparing
 from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config_parser import flatten, overlay
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of, split_names
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import COMMAND_LINE, options_of, split_names
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.plan import Plan

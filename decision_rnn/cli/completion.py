@@ -8,7 +8,7 @@ from typing import Literal
 
 from decision_rnn.cli.main import COMMANDS
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 
 def run(arguments: Sequence[str]) -> None:

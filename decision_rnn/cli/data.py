@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from gymnasium.spaces import Discrete, MultiDiscrete
 
-from decision_rnn.api.datasets import import_log, merge_datasets
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
+from decision_rnn.data.datasets import import_log, merge_datasets
 from decision_rnn.data.formats import d4rl, minari, ogbench
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
@@ -19,10 +19,10 @@ from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.missing import Missing
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError, cannot_write, did_you_mean
-from decision_rnn.files import check_destination, check_folder
-from decision_rnn.messages import counted
-from decision_rnn.parsing import PositiveInt, convert
+from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean
+from decision_rnn.utils.files import check_destination, check_folder
+from decision_rnn.utils.messages import counted
+from decision_rnn.utils.parsing import PositiveInt, convert
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -108,7 +108,7 @@ def _info(command: Namespace) -> None:
     store = dataset.open()
     print(format_info(dataset.spec, store))
     if command.plot:
-        from decision_rnn.plots import plot_returns  # here: matplotlib takes a second to import
+        from decision_rnn.utils.plots import plot_returns  # here: matplotlib takes a second to import
 
         plot_returns(dataset.spec.name, store.episode_returns, store.episode_lengths, command.plot)
         print(f"\ndrawn in {command.plot}")

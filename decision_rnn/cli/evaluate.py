@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from decision_rnn.api.agents import load_subject
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.messages import tell
-from decision_rnn.parsing import PositiveInt, options_of
+from decision_rnn.training.agents import load_subject
+from decision_rnn.utils.messages import tell
+from decision_rnn.utils.parsing import PositiveInt, options_of
 
 OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items() if name != "checkpoint_episodes"}
 
@@ -21,8 +21,8 @@ def run(arguments: Sequence[str]) -> None:
     """Evaluate an agent, overriding its settings with the command line's; raises InputError for invalid input."""
     command = parser().read(arguments)
     subject, run_folder = load_subject(command.run)
-    from decision_rnn.api.run import evaluate  # here: slow, and not needed for `--help`
     from decision_rnn.evaluation.results import result_file
+    from decision_rnn.training.run import evaluate  # here: slow, and not needed for `--help`
 
     output = command.output or run_folder
     settings = {name: getattr(command, name) for name in (*OPTIONS, "rtg_cap", "reach", "processes")}

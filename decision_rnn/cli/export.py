@@ -6,18 +6,18 @@ from typing import Literal
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.deploy.hub import find_agent
-from decision_rnn.files import check_destination
-from decision_rnn.parsing import TargetReturn
-from decision_rnn.run_files import run_of
+from decision_rnn.training.run_files import run_of
+from decision_rnn.utils.files import check_destination
+from decision_rnn.utils.parsing import TargetReturn
 
 
 def run(arguments: Sequence[str]) -> None:
     """Export an agent and print how closely the file matches its actions; raises InputError for invalid input."""
     command = parser().read(arguments)
     folder = find_agent(command.agent)
-    from decision_rnn.checkpoint import load_agent  # here: slow, and not needed for `--help`
     from decision_rnn.deploy.onnx import STEPS, export_onnx
     from decision_rnn.evaluation.results import results_of
+    from decision_rnn.training.checkpoint import load_agent  # here: slow, and not needed for `--help`
 
     trained, run_folder = load_agent(folder), run_of(folder)
     path = command.output or (run_folder or Path()) / "policy.onnx"

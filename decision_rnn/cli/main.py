@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from decision_rnn import __version__
-from decision_rnn.errors import FULL, InputError, SystemFault, did_you_mean
-from decision_rnn.machine import limit_spinning
-from decision_rnn.messages import quiet
+from decision_rnn.utils.errors import FULL, InputError, SystemFault, did_you_mean
+from decision_rnn.utils.machine import limit_spinning
+from decision_rnn.utils.messages import quiet
 
 QUIET = "--quiet"
 
@@ -25,7 +25,6 @@ COMMANDS = {
     "export": "export RUN        write an agent as a file that acts without torch",
     "package": "package RUN       write an agent as one folder to share, and push it to the Hugging Face Hub",
     "check": "check MIXER       check a layer against the contract of backbones: a name, or module.Class",
-    "bench": "bench NAME        measure speed: train, processes, rollout, data, scan, backbones or deploy",
     "completion": "completion SHELL  print a script that completes commands and options in your shell",
 }
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""

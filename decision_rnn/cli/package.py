@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
-from decision_rnn.messages import warn
-from decision_rnn.parsing import COMMAND_LINE, split_names
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import warn
+from decision_rnn.utils.parsing import COMMAND_LINE, split_names
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, REQUIRED, Option, convert, split_names, suggest
-from decision_rnn.plugins import PLUGINS_HELP, import_plugins
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import COMMAND_LINE, REQUIRED, Option, convert, split_names, suggest
+from decision_rnn.utils.plugins import PLUGINS_HELP, import_plugins
 
 RENAMED = {
     "--return_limit": "--rtg_cap",

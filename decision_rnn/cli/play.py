@@ -8,16 +8,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decision_rnn.api.agents import find_subject, load_subject
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError, one_line
-from decision_rnn.messages import counted
-from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, TargetReturn, format_target, split_names
+from decision_rnn.training.agents import find_subject, load_subject
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.messages import counted
+from decision_rnn.utils.parsing import (
+    COMMAND_LINE,
+    NonNegativeInt,
+    PositiveInt,
+    TargetReturn,
+    format_target,
+    split_names,
+)
 
 if TYPE_CHECKING:
-    from decision_rnn.checkpoint import TrainedAgent
     from decision_rnn.evaluation.evaluate import EvaluatedPolicy
     from decision_rnn.evaluation.video import Moment
+    from decision_rnn.training.checkpoint import TrainedAgent
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
-from decision_rnn.messages import counted
-from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, TargetReturn
-from decision_rnn.plugins import import_callable
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import counted
+from decision_rnn.utils.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, TargetReturn
+from decision_rnn.utils.plugins import import_callable
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> None:
     if (command.policy is None) == (command.agent is None):
         raise InputError(f"{COMMAND_LINE}: give one of --policy module.function and --agent RUN")
     policy: Any = command.agent if command.policy is None else import_callable(command.policy, "--policy", "function")
-    from decision_rnn.api.recording import record  # here: slow, and not needed for `--help`
+    from decision_rnn.evaluation.recording import record  # here: slow, and not needed for `--help`
 
     options = ("episodes", "steps", "seed", "append", "max_episode_steps")
     with contextlib.ExitStack() as stack:
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> None:
         if command.num_envs is not None:
             from gymnasium.vector import SyncVectorEnv
 
-            from decision_rnn.data.environments import make_environment
+            from decision_rnn.environments.environments import make_environment
 
             make = partial(make_environment, command.environment)
             environment = stack.enter_context(contextlib.closing(SyncVectorEnv([make] * command.num_envs)))

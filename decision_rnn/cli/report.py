@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.parsing import NonNegativeInt, split_names
+from decision_rnn.utils.parsing import NonNegativeInt, split_names
 
 
 def run(arguments: Sequence[str]) -> None:

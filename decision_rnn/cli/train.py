@@ -5,9 +5,9 @@ from pathlib import Path
 
 from decision_rnn.cli.arguments import parse_run, run_parser
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.messages import tell, typed
-from decision_rnn.parsing import PositiveInt
-from decision_rnn.workers import follows
+from decision_rnn.utils.messages import tell, typed
+from decision_rnn.utils.parsing import PositiveInt
+from decision_rnn.utils.workers import follows
 
 PROGRAM = "decision-rnn train"
 COMMON = ("backbone", "training.steps", "seed")
@@ -27,9 +27,9 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.data.names import check_name
 
     check_name(config.dataset)  # before torch is imported, which takes seconds
-    from decision_rnn.api.run import train_run
     from decision_rnn.evaluation.evaluate import evaluate_once
     from decision_rnn.evaluation.results import result_file
+    from decision_rnn.training.run import train_run
     from decision_rnn.training.run_folder import write_scores
 
     trained = train_run(config, command.output, command.resume, processes=command.processes)

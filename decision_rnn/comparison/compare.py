@@ -13,13 +13,13 @@ from decision_rnn.comparison.executors import EXECUTORS, Executor
 from decision_rnn.comparison.plan import Plan, PlannedTrial
 from decision_rnn.comparison.record import EPISODE_COLUMNS, ComparedVariant, Comparison, Failure, read_comparison
 from decision_rnn.config import to_dict
-from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.files import working_alone, write_atomically
-from decision_rnn.messages import bar, counted, tell, warn
-from decision_rnn.records import spelt
-from decision_rnn.run_files import checkpoints_of
+from decision_rnn.training.run_files import checkpoints_of
 from decision_rnn.training.run_folder import read_metrics
-from decision_rnn.workers import available_cores
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import working_alone, write_atomically
+from decision_rnn.utils.messages import bar, counted, tell, warn
+from decision_rnn.utils.records import spelt
+from decision_rnn.utils.workers import available_cores
 
 
 def make_executor(plan: Plan, runs: int) -> Executor:

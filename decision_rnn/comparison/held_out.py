@@ -8,22 +8,22 @@ from gymnasium.spaces import Box
 
 from decision_rnn.agent import SupervisedConfig
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import code_of
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost
 from decision_rnn.evaluation.results import PACKAGES, Measurements
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.slices import select_episodes
 from decision_rnn.training.validation import Validation
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.machine import commit, hardware, versions
 
 
 def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:

@@ -13,7 +13,6 @@ import torch
 import yaml
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.checkpoint import load_agent, trained_with
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
 from decision_rnn.comparison.held_out import HeldOutLoss, measure_unplayed
@@ -23,16 +22,17 @@ from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
+from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
-from decision_rnn.messages import warn
-from decision_rnn.metrics import metrics_named
-from decision_rnn.run_files import checkpoints_of
+from decision_rnn.training.checkpoint import load_agent, trained_with
+from decision_rnn.training.run_files import checkpoints_of
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 from decision_rnn.training.slices import select_episodes
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.messages import warn
 
 SPREAD = 5
 """Number of target returns spread over the data's range to measure the target error."""

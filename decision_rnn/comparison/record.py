@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import Measurements, TargetResult
-from decision_rnn.records import damaged, read_json, read_record, spelt
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.records import damaged, read_json, read_record, spelt
 
 if TYPE_CHECKING:
     from decision_rnn.evaluation.statistics import SeedDifference

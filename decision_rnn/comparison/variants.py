@@ -20,7 +20,7 @@ from typing import Any
 
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.config_parser import MATCH, chosen, completed, new_config, overlay
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.utils.errors import InputError, did_you_mean
 
 LABEL = re.compile(r"\w[\w.,+=%-]*")
 CONTROLS = ("bc", "bc-10%", "mlp", "conv")

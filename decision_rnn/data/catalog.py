@@ -8,7 +8,7 @@ from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import MANIFEST, EpisodeStore
 from decision_rnn.data.store.selection import complete_episodes
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 DEFAULT_SOURCE = "standin"
 PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"

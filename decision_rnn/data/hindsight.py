@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import ASKED, REACHED
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.utils.errors import InputError
 
 
 class GoalEntries(NamedTuple):

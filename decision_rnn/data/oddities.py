@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Dict
 
+from decision_rnn.data.layouts import Layout, numbered
 from decision_rnn.data.spec import ASKED, REACHED, column_names
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.layouts import Layout, numbered
 
 SHOWN = 5
 """The most entries that a sentence names."""

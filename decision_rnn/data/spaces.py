@@ -6,11 +6,11 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from decision_rnn.data.environments import known_spaces
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.oddities import named_entries
 from decision_rnn.data.spec import column_names, read_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.layouts import Layout
+from decision_rnn.environments.environments import known_spaces
 
 UNIT = 1.01
 """Actions up to here, of an unknown environment, are taken to be within [-1, 1]: some data exceed 1 by rounding."""

@@ -3,6 +3,6 @@
 Importing this package imports neither torch nor onnxruntime.
 """
 
-from decision_rnn.registry import public_names
+from decision_rnn.utils.registry import public_names
 
 __getattr__, __all__ = public_names(__name__)

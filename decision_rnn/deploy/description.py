@@ -9,15 +9,15 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import code_of
 from decision_rnn.config import to_dict
-from decision_rnn.data.environments import MissingEnvironmentError, make_environment
+from decision_rnn.data.layouts import Layout
+from decision_rnn.environments.environments import MissingEnvironmentError, make_environment
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
-from decision_rnn.layouts import Layout
-from decision_rnn.machine import versions
-from decision_rnn.records import spelt
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.machine import versions
+from decision_rnn.utils.records import spelt
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.errors import InputError, did_you_mean, one_line
-from decision_rnn.run_files import DESCRIPTION, WEIGHTS, last_checkpoint
+from decision_rnn.training.run_files import DESCRIPTION, WEIGHTS, last_checkpoint
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 
 ONNX, CARD, CLIP, RESULTS = "policy.onnx", "README.md", "replay.mp4", "results"
 FILES = (DESCRIPTION, WEIGHTS, ONNX, CARD, CLIP, f"{RESULTS}/*.json")

@@ -25,16 +25,16 @@ from torch import Tensor, nn
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.agent.conditions import ReturnToGo
 from decision_rnn.backbones import State
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.description import describe
-from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned, check_limited
-from decision_rnn.files import new_file
-from decision_rnn.messages import warn
-from decision_rnn.parsing import BEST
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import new_file
+from decision_rnn.utils.messages import warn
+from decision_rnn.utils.parsing import BEST
 
 Weights = Literal["float32", "int8"]
 """How the weights of matrix products are stored."""

@@ -18,24 +18,24 @@ import jinja2
 import yaml
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import TrainedAgent, load_agent, write_agent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy.browser.page import Subject, write_page
 from decision_rnn.deploy.hub import CARD, CLIP, ONNX, find_agent
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
-from decision_rnn.files import check_folder, new_directory
-from decision_rnn.machine import describe_versions
-from decision_rnn.messages import typed
-from decision_rnn.parsing import BEST, format_target
-from decision_rnn.records import spelt
-from decision_rnn.run_files import run_of
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent, write_agent
+from decision_rnn.training.run_files import run_of
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import check_folder, new_directory
+from decision_rnn.utils.machine import describe_versions
+from decision_rnn.utils.messages import typed
+from decision_rnn.utils.parsing import BEST, format_target
+from decision_rnn.utils.records import spelt
 
 BROWSER = "browser"
 SECONDS = 10.0

@@ -19,9 +19,9 @@ import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike
 
-from decision_rnn.acting import ActingLoop, State
-from decision_rnn.errors import InputError, one_line
-from decision_rnn.layouts import Layout
+from decision_rnn.data.layouts import Layout
+from decision_rnn.deploy.acting import ActingLoop, State
+from decision_rnn.utils.errors import InputError, one_line
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
 DIGEST_SIZE = 64

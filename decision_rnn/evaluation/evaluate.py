@@ -11,14 +11,19 @@ import numpy as np
 import torch
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.environments import check_environment, environment_spaces, known_spaces, layouts_of, sizes_of
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.environments.environments import (
+    check_environment,
+    environment_spaces,
+    known_spaces,
+    layouts_of,
+    sizes_of,
+)
 from decision_rnn.evaluation.actor import Actor, actor_of
+from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.report import remark_on_cuts, remarks
 from decision_rnn.evaluation.results import (
     PACKAGES,
@@ -31,11 +36,12 @@ from decision_rnn.evaluation.results import (
 )
 from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
-from decision_rnn.machine import commit, hardware, versions
-from decision_rnn.messages import counted
-from decision_rnn.metrics import metrics_named
-from decision_rnn.plugins import check_plugins
-from decision_rnn.workers import default_processes, jobs_at_a_time
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.machine import commit, hardware, versions
+from decision_rnn.utils.messages import counted
+from decision_rnn.utils.plugins import check_plugins
+from decision_rnn.utils.workers import default_processes, jobs_at_a_time
 
 TIMED_ACTIONS = 200
 """Number of consecutive actions whose median time is reported."""

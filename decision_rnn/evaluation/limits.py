@@ -9,10 +9,10 @@ import torch
 
 from decision_rnn.agent.conditions import ReturnToGoConfig
 from decision_rnn.agent.reach import LEVELS
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.selection import top_episodes
-from decision_rnn.errors import InputError
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 
 def with_limits(trained: TrainedAgent, rtg_cap: float | None = None, reach: float | None = None) -> TrainedAgent:

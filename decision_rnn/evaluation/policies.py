@@ -9,13 +9,13 @@ from torch import Tensor
 
 from decision_rnn.agent import ActingState, ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
-from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import CHOICES, flatten, new_config, translated
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
-from decision_rnn.metrics import METRICS
+from decision_rnn.evaluation.metrics import METRICS
+from decision_rnn.training.checkpoint import read_provenance
+from decision_rnn.utils.errors import InputError
 
 
 class PolicyActor:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decision_rnn.backbones.time_scales import outlasts
-from decision_rnn.data.environments import registered
-from decision_rnn.messages import counted
-from decision_rnn.parsing import BEST, format_target
+from decision_rnn.environments.environments import registered
+from decision_rnn.utils.messages import counted
+from decision_rnn.utils.parsing import BEST, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.config import EvaluationConfig, RunConfig

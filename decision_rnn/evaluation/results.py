@@ -14,19 +14,19 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import changed, code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import asked_returns
-from decision_rnn.files import new_file
-from decision_rnn.messages import warn
 from decision_rnn.notebook import html_table
-from decision_rnn.parsing import format_target
-from decision_rnn.records import damaged, read_json, read_record, spelt
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import new_file
+from decision_rnn.utils.messages import warn
+from decision_rnn.utils.parsing import format_target
+from decision_rnn.utils.records import damaged, read_json, read_record, spelt
 
 SCHEMA = 3
 """Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""

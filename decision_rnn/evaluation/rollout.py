@@ -11,14 +11,14 @@ import gymnasium
 import numpy as np
 import torch
 
-from decision_rnn.data.environments import episodes_at_once, make_environment, time_limit
-from decision_rnn.data.playing import DEFAULT_MAX_STEPS, Step, play_together
+from decision_rnn.data.layouts import Layout
+from decision_rnn.environments.environments import episodes_at_once, make_environment, time_limit
+from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, Step, play_together
 from decision_rnn.evaluation.actor import Actor
-from decision_rnn.layouts import Layout
-from decision_rnn.messages import bar
-from decision_rnn.metrics import Metric, value_after
-from decision_rnn.plugins import import_plugins
-from decision_rnn.workers import parallel_map
+from decision_rnn.evaluation.metrics import Metric, value_after
+from decision_rnn.utils.messages import bar
+from decision_rnn.utils.plugins import import_plugins
+from decision_rnn.utils.workers import parallel_map
 
 ROUNDING = 1e-4
 """The relative difference up to which a return-to-go, a sum of up to thousands of float32 rewards, is the same."""

@@ -8,8 +8,8 @@ import numpy as np
 from decision_rnn.agent import ConditionConfig
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import BEST
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import BEST
 
 MIN_SHARE, MIN_EPISODES, ENOUGH_SHARE = 0.01, 10, 0.1
 """The share of the episodes that has to reach a target return: below 1%, a training batch of 128 slices holds about one

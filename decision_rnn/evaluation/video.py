@@ -30,17 +30,17 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.checkpoint import TrainedAgent, load_agent
-from decision_rnn.data.environments import MissingEnvironmentError, make_environment, registered
-from decision_rnn.data.playing import play_together
-from decision_rnn.errors import FULL, InputError, SystemFault, cannot_write
+from decision_rnn.environments.environments import MissingEnvironmentError, make_environment, registered
+from decision_rnn.environments.playing import play_together
 from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
-from decision_rnn.files import new_file
-from decision_rnn.messages import bar
-from decision_rnn.parsing import BEST, format_target
-from decision_rnn.plugins import import_plugins
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent
+from decision_rnn.utils.errors import FULL, InputError, SystemFault, cannot_write
+from decision_rnn.utils.files import new_file
+from decision_rnn.utils.messages import bar
+from decision_rnn.utils.parsing import BEST, format_target
+from decision_rnn.utils.plugins import import_plugins
 
 FORMATS = {".mp4": (400, 30), ".webp": (240, 15)}
 """Width and height in pixels, and largest frame rate, of videos and of clips; an episode is shown at the environment's

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, registered, registered_names
-from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.testing.harness import TOLERANCES, MixerCase, add_noise
 from decision_rnn.testing.properties import PROPERTIES, state_form
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 
 METHODS = ("initial_state", "forward", "step", "recurrent_parameters", "parameters")
 STATEMENTS = {check.__name__: (check.__doc__ or "").partition("\n")[0] for check in PROPERTIES}

@@ -8,15 +8,15 @@ from typing import Any
 
 import gymnasium
 
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.errors import SystemFault
-from decision_rnn.messages import quiet
-from decision_rnn.plugins import import_plugins
+from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import prepare, restore
 from decision_rnn.training.ranks import Order, Ranks, join
 from decision_rnn.training.slices import select_episodes
+from decision_rnn.utils.errors import SystemFault
+from decision_rnn.utils.messages import quiet
+from decision_rnn.utils.plugins import import_plugins
 
 
 @dataclass(frozen=True)

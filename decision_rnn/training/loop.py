@@ -16,14 +16,6 @@ from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, check_objective
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import (
-    TrainedAgent,
-    checkpoints_of,
-    last_checkpoint,
-    load_agent,
-    load_training_state,
-    save_checkpoint,
-)
 from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -34,10 +26,14 @@ from decision_rnn.data.spec import described_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
-from decision_rnn.files import working_alone
-from decision_rnn.interruption import Interruption
-from decision_rnn.messages import bar, counted, tell, typed, warn
+from decision_rnn.training.checkpoint import (
+    TrainedAgent,
+    checkpoints_of,
+    last_checkpoint,
+    load_agent,
+    load_training_state,
+    save_checkpoint,
+)
 from decision_rnn.training.follower import Setup
 from decision_rnn.training.prepare import prepare, restore
 from decision_rnn.training.ranks import leading
@@ -45,6 +41,10 @@ from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_re
 from decision_rnn.training.slices import describe_slices, odd_slices, select_episodes
 from decision_rnn.training.trainer import Trainer, pick_device
 from decision_rnn.training.validation import Validation
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import working_alone
+from decision_rnn.utils.interruption import Interruption
+from decision_rnn.utils.messages import bar, counted, tell, typed, warn
 
 Shown = TypeVar("Shown")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]

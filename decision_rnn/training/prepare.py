@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import steps_ahead
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.ranks import ALONE, Ranks
 from decision_rnn.training.slices import goals_of, slices_of
 from decision_rnn.training.trainer import Trainer
+from decision_rnn.utils.errors import InputError
 
 OTHER_SEEDS = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""

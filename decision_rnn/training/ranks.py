@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from decision_rnn import workers
-from decision_rnn.errors import SystemFault
-from decision_rnn.workers import GROUP, LIFELINE, TORCHRUN, available_cores, thread_limits
+from decision_rnn.utils import workers
+from decision_rnn.utils.errors import SystemFault
+from decision_rnn.utils.workers import GROUP, LIFELINE, TORCHRUN, available_cores, thread_limits
 
 STARTING = timedelta(minutes=2)
 """How long a process that is started here waits for the others to begin; `torchrun` ends those whose others have

@@ -18,11 +18,11 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from decision_rnn.config import RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import flatten, from_dict
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.errors import InputError, SystemFault, cannot_write
-from decision_rnn.files import write_atomically
-from decision_rnn.messages import typed
-from decision_rnn.parsing import read_yaml
-from decision_rnn.run_files import config_file
+from decision_rnn.training.run_files import config_file
+from decision_rnn.utils.errors import InputError, SystemFault, cannot_write
+from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.messages import typed
+from decision_rnn.utils.parsing import read_yaml
 
 MAY_CHANGE = (
     "path",

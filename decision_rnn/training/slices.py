@@ -13,9 +13,9 @@ from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
-from decision_rnn.errors import InputError
-from decision_rnn.messages import counted
 from decision_rnn.training.ranks import ALONE, Ranks
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import counted
 
 
 def goals_of(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:

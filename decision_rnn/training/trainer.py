@@ -12,10 +12,10 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
-from decision_rnn.errors import InputError
-from decision_rnn.machine import keep_freed_memory
 from decision_rnn.training.optimizer import learning_rate_factor, optimizers
 from decision_rnn.training.ranks import ALONE, Order, Ranks
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.machine import keep_freed_memory
 
 Model = TypeVar("Model", bound=nn.Module)
 

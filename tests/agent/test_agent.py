@@ -18,8 +18,8 @@ from decision_rnn.agent import (
 from decision_rnn.agent.spaces import scale_of
 from decision_rnn.backbones import Resets, registered, registered_names
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
 from decision_rnn.training.optimizer import optimizer_groups
+from decision_rnn.utils.errors import InputError
 
 OBSERVATIONS, ACTIONS = 5, 2
 CLONING = NoConditionConfig()

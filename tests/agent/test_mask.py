@@ -10,16 +10,16 @@ from torch import Tensor
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
-from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.loop import train
+from decision_rnn.utils.errors import InputError
 
 SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask", "velocity"]
 

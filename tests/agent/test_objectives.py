@@ -18,16 +18,16 @@ from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig,
 from decision_rnn.agent import OBJECTIVES, AgentSpec, agent_spec, objectives
 from decision_rnn.agent.objectives import Metrics, Supervised
 from decision_rnn.backbones import registered
-from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
-from decision_rnn.errors import InputError
+from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run_folder import read_metrics
+from decision_rnn.utils.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("registries")
 

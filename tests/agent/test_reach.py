@@ -10,7 +10,7 @@ from test_agent import OBSERVATIONS, make_agent, make_slice
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, ReturnToGoConfig
 from decision_rnn.agent.reach import LEVELS, ReturnInReach
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 AT_HEAD = AgentConfig(condition_at="head")
 

@@ -9,7 +9,7 @@ import pytest
 import decision_rnn
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 SMALL = {
     "backbone": {"name": "mingru", "width": 16, "layers": 1},

@@ -14,7 +14,7 @@ import decision_rnn
 from decision_rnn.cli.main import main
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 SMALL: dict[str, Any] = {
     "backbone": {"name": "mingru", "width": 32, "layers": 1},

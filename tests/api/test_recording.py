@@ -16,7 +16,7 @@ from swing import CAR, LIMIT, SMALL, push
 
 import decision_rnn
 from decision_rnn import Episode, InputError, Run, record
-from decision_rnn.data import playing
+from decision_rnn.environments import playing
 from decision_rnn.deploy import Policy
 
 

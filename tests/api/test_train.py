@@ -19,9 +19,9 @@ import decision_rnn
 from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
-from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import Selection
+from decision_rnn.environments.environments import play_episodes
 from decision_rnn.training.trainer import Trainer
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
@@ -40,7 +40,7 @@ def test_run_metrics_are_arrays_of_the_logged_values(run: Run) -> None:
 def test_repr_and_config_of_a_run_do_not_load_its_weights(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.checkpoint.load_agent", lambda *arguments: pytest.fail("loads weights"))
+    monkeypatch.setattr("decision_rnn.training.checkpoint.load_agent", lambda *arguments: pytest.fail("loads weights"))
     assert repr(Run(run.folder)) == f"Run({str(run.folder)!r}, mingru on own/swing, step 20)"
     assert Run(run.folder).config.training.steps == 20
     assert repr(Run("nowhere")) == "Run('nowhere')"

@@ -16,7 +16,7 @@ from decision_rnn.cli.compare import plan_of
 from decision_rnn.cli.main import main
 from decision_rnn.comparison.compare import make_executor
 from decision_rnn.comparison.plan import Plan
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 File = Callable[[str], str]
 COMPARISONS = Path(__file__).parents[2] / "configs" / "comparisons"

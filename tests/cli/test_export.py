@@ -13,9 +13,9 @@ from made_policy import made_agent
 
 from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
-from decision_rnn.checkpoint import save_checkpoint
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation import rollout
+from decision_rnn.training.checkpoint import save_checkpoint
 
 POLICIES = "decision_rnn.evaluation.policies"
 Cli = Callable[..., CompletedProcess[str]]

@@ -9,7 +9,7 @@ from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.main import main
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 KEYS = ("--path", "--partial", "--plugins", "--seed", "--backbone", "--backbone.mlp_ratio", "--backbone.projection")
 KEYS += ("--backbone.match_parameters", "--condition", "--observation.mask", "--training", "--training.steps")

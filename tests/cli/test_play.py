@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import yaml
 
-from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint
 from decision_rnn.cli import play as command
 from decision_rnn.config import EvaluationConfig, to_dict
-from decision_rnn.data.environments import make_environment
+from decision_rnn.environments.environments import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.video import Moment
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent, save_checkpoint
 
 WINDOWED = EvaluationConfig(state="window", window=1, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]

@@ -14,7 +14,7 @@ from guide import example
 
 from decision_rnn.backbones import contract
 from decision_rnn.cli.main import main
-from decision_rnn.plugins import import_plugins
+from decision_rnn.utils.plugins import import_plugins
 
 ENVIRONMENT = example("pendulum.py")
 COLLECT = """

@@ -8,8 +8,8 @@ import pytest
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import write_store
-from decision_rnn.api.comparing import plan
 from decision_rnn.comparison.compare import compare
+from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.record import Comparison
 
 Compare = Callable[..., Comparison]

@@ -20,9 +20,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import decision_rnn
 from decision_rnn import Episode, write_store
-from decision_rnn.api.comparing import plan
-from decision_rnn.checkpoint import last_checkpoint, load_agent, trained_with
 from decision_rnn.comparison.compare import list_commands, write_comparison
+from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.executors import RayExecutor, Task
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.report.markdown import format_comparison
@@ -30,12 +29,13 @@ from decision_rnn.comparison.report.page import build_page
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources.own import OwnSource
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation import evaluate as evaluating
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result, write_result
-from decision_rnn.files import locked
-from decision_rnn.parsing import format_target
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent, trained_with
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import locked
+from decision_rnn.utils.parsing import format_target
 
 Compare = Callable[..., Comparison]
 NARROW_AND_WIDE = {"narrow": {}, "wide": {"backbone": {"width": 32}}}

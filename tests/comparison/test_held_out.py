@@ -17,17 +17,17 @@ from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
-from decision_rnn.api.comparing import plan
 from decision_rnn.backbones import Resets
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.comparison.compare import list_commands, write_comparison
+from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.record import SCHEMA, Comparison, HeldOut, read_comparison
 from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.comparison.report.page import write_page
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.selection import top_episodes
-from decision_rnn.errors import InputError
+from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.training.run_folder import read_metrics
+from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]
 STEPS = 8

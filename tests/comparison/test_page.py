@@ -16,8 +16,8 @@ from decision_rnn.cli.main import main
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.report import clips
 from decision_rnn.comparison.report.page import build_page
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.video import CLIP_BYTES, Moment, write_clip
+from decision_rnn.utils.errors import InputError
 
 ODD = """<script>alert("1")</script>&'$x^2$"""
 SCORES, CHECKPOINTS = "Score of the last checkpoint", "Score of each checkpoint"

@@ -19,8 +19,8 @@ import yaml
 from small_comparison import small
 from tqdm import tqdm
 
-from decision_rnn.api.comparing import plan
 from decision_rnn.comparison import compare
+from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.executors import Events, LocalExecutor, Task
 from decision_rnn.comparison.record import LOG, Comparison
 
@@ -142,7 +142,7 @@ def test_run_that_raises_fails_with_the_last_line_of_its_traceback_which_its_log
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken.py").write_text(
-        "import decision_rnn.api.run as api\n\napi.train_in_folder = lambda *_, **__: 1 / 0\n"
+        "import decision_rnn.training.run as api\n\napi.train_in_folder = lambda *_, **__: 1 / 0\n"
     )
     monkeypatch.chdir(tmp_path)
     (planned,) = plan(small(tmp_path / "runs"), "test").trials()[1]

@@ -9,13 +9,13 @@ import pytest
 from small_comparison import small
 
 from decision_rnn.agent import GaussianMixtureConfig
-from decision_rnn.api.comparing import plan
-from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import make_variants
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 
 Compare = Callable[..., Comparison]
 

@@ -19,7 +19,7 @@ from decision_rnn.data.standin import collection, recipes
 from decision_rnn.data.standin.recipes import JOINED
 from decision_rnn.data.store import cache
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 NAME = "standin/hopper-medium"
 SMALL = replace(recipes.RECIPES[NAME], steps=1500)

@@ -11,7 +11,7 @@ from d4rl_files import make_file
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import d4rl
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
 FILE = "hopper_medium-v2.hdf5"

@@ -13,7 +13,7 @@ from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
 FILE = "hopper_medium-v2.hdf5"

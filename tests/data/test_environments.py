@@ -16,16 +16,16 @@ from gymnasium.envs.registration import EnvSpec
 from minari_files import boxes, edit, publish, specification
 
 from decision_rnn import Episode, play_episodes, write_store
-from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.environments import check_environment, make_environment
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
-from decision_rnn.errors import InputError
+from decision_rnn.environments.environments import check_environment, make_environment
 from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.loop import train
+from decision_rnn.utils.errors import InputError
 
 pytestmark = [
     pytest.mark.usefixtures("folders"),
@@ -190,7 +190,7 @@ def test_environment_registered_with_a_class_is_recognised_after_minari_export(
 
 UNSTABLE = """
 import numpy as np
-from decision_rnn.data.environments import make_environment
+from decision_rnn.environments.environments import make_environment
 for environment_id in ("HalfCheetah-v5", "Hopper-v4", "Walker2d-v4"):
     environment = make_environment(environment_id)
     environment.reset(seed=0)

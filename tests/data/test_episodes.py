@@ -6,7 +6,7 @@ import pytest
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore, cache_root
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 
 @pytest.fixture

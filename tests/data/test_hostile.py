@@ -15,7 +15,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.verification import sha256_of, sha256_of_json
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 PREFIXES = ("", "d4rl/", "minari/", "own/", "standin/", "complete/")
 TEXTS = ["", "..", "../../x", "/etc/passwd", "./", "//", "\0", "~", "a\nb", "%s{}$HOME", "é\U0001f4a3", "*", "a" * 5000]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
-from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.data.layouts import Layout
+from decision_rnn.utils.errors import InputError
 
 NESTED = Dict(
     goal=Tuple([Discrete(3, start=1), Box(0, 255, (2, 2), np.uint8)]), at=Box(-1, 1, ()), flags=MultiBinary(3)

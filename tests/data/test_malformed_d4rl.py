@@ -14,7 +14,7 @@ from faults import Payload, assert_nothing_made, pickled_objects
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
 STEPS = 20

@@ -17,7 +17,7 @@ from minari_files import boxes, edit, specification
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.minari import write_dataset
 from decision_rnn.data.store.episode import Episode
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 ID = "theirs/bad-v0"
 LENGTHS = (3, 5, 1)

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from decision_rnn.data.environments import MissingEnvironmentError, environment_spaces, make_environment, time_limit
-from decision_rnn.data.memory import balance, dark_key_to_door, recall
-from decision_rnn.data.memory.dark_key_to_door import DarkKeyToDoor, approach
-from decision_rnn.data.memory.recipes import RECIPES, recipe_of
-from decision_rnn.data.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze, turn
-from decision_rnn.metrics import METRICS
+from decision_rnn.environments.environments import (
+    MissingEnvironmentError,
+    environment_spaces,
+    make_environment,
+    time_limit,
+)
+from decision_rnn.environments.memory import balance, dark_key_to_door, recall
+from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, approach
+from decision_rnn.environments.memory.recipes import RECIPES, recipe_of
+from decision_rnn.environments.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze, turn
+from decision_rnn.evaluation.metrics import METRICS
 
 CARDS = [f"{game}{level}" for game in ("RepeatFirst", "RepeatPrevious") for level in ("Easy", "Medium", "Hard")]
 

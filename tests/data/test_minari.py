@@ -10,7 +10,7 @@ from minari_files import boxes, play
 
 from decision_rnn.data.formats.minari import dataset_folder, read_episodes, read_source, write_dataset
 from decision_rnn.data.store.episode import Episode
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 ID = "standin/toy-v0"
 

@@ -7,7 +7,7 @@ import pytest
 
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 
 @pytest.mark.usefixtures("own")

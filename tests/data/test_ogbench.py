@@ -13,14 +13,14 @@ from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset, write_store
 from decision_rnn.cli.main import main
-from decision_rnn.data.environments import episodes_at_once, make_environment
 from decision_rnn.data.formats.ogbench import read_episodes
-from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import IDLE, drawing_from, seeded
-from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
-from decision_rnn.data.ogbench.mazes import MazeRecipe, Oracle
-from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.environments.environments import episodes_at_once, make_environment
+from decision_rnn.environments.ogbench import TASKS
+from decision_rnn.environments.ogbench.environment import IDLE, drawing_from, seeded
+from decision_rnn.environments.ogbench.manipulation import ManipulationRecipe
+from decision_rnn.environments.ogbench.mazes import MazeRecipe, Oracle
+from decision_rnn.environments.ogbench.recipes import CHUNK, RECIPES, collect
 from decision_rnn.evaluation.video import watched_environment
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -232,7 +232,7 @@ def test_ogbench_recipes_are_those_of_its_names() -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ogbench.manipspace")
-    monkeypatch.setattr("decision_rnn.data.ogbench.manipulation.STEPS", 150)
+    monkeypatch.setattr("decision_rnn.environments.ogbench.manipulation.STEPS", 150)
 
 
 @pytest.mark.usefixtures("short")

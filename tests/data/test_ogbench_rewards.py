@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from decision_rnn import InputError, open_dataset
-from decision_rnn.data.environments import make_environment
 from decision_rnn.data.formats.ogbench import write_file
-from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import drawing_from, goal_episode, make, seeded
-from decision_rnn.data.ogbench.mazes import Oracle
-from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources import ogbench as source
 from decision_rnn.data.store.episode import Episode
+from decision_rnn.environments.environments import make_environment
+from decision_rnn.environments.ogbench import TASKS
+from decision_rnn.environments.ogbench.environment import drawing_from, goal_episode, make, seeded
+from decision_rnn.environments.ogbench.mazes import Oracle
+from decision_rnn.environments.ogbench.rewards import relabelled
 
 pytest.importorskip("ogbench")
 pytestmark = pytest.mark.usefixtures("data")

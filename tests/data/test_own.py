@@ -15,8 +15,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.catalog import names, open_dataset
-from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
+from decision_rnn.utils.errors import InputError
 
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
 ENDED: dict[str, Any] = {"rewards": np.zeros(3), "terminated": True, "truncated": False}

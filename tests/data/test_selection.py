@@ -13,7 +13,7 @@ from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import Selection, complete_episodes, top_episodes
 from decision_rnn.data.stream import StepStream
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 
 @pytest.fixture

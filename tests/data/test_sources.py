@@ -9,8 +9,8 @@ from guide import example
 
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.sources import SOURCES, Source, register_source
-from decision_rnn.errors import InputError
-from decision_rnn.plugins import import_plugins
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.plugins import import_plugins
 
 MYSOURCE = example("mysource.py")
 

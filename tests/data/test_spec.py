@@ -9,8 +9,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.spec import DatasetSpec, described_spaces, observation_index, read_space
-from decision_rnn.errors import InputError
-from decision_rnn.records import read_record
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.records import read_record
 
 
 @pytest.mark.usefixtures("folders")

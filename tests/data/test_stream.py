@@ -8,7 +8,7 @@ from batches import assert_same
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ NAME, EPISODES = "ogbench/pointmaze-medium-stitch-v0", 40
 SCRIPT = f"""
 import os, sys, time
 from decision_rnn.cli.main import main
-from decision_rnn.data.ogbench.mazes import MazeRecipe
+from decision_rnn.environments.ogbench.mazes import MazeRecipe
 
 player = MazeRecipe.player
 def slow_player(recipe):

@@ -11,7 +11,7 @@ from decision_rnn.data.store import verification
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import STAMPS, sha256_of
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 SECOND = 10**9
 

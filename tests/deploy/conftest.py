@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from made_policy import made_agent
 
-from decision_rnn.api.agents import load_subject
 from decision_rnn.backbones import registered
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.browser.page import Subject, write_page
 from decision_rnn.deploy.browser.runtimes import runtime_files
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.errors import InputError
+from decision_rnn.training.agents import load_subject
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 
 @pytest.fixture(scope="session")

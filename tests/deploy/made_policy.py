@@ -14,12 +14,12 @@ from decision_rnn.agent import (
     agent_spec,
 )
 from decision_rnn.backbones import BackboneConfig
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import ObservationConfig, RunConfig
 from decision_rnn.data.spec import TASKS, observation_index
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.training.checkpoint import TrainedAgent
 
 
 def made_agent(

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from decision_rnn.deploy import Policy, runtime
 from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT_KEY, POLICY_KEY
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 Change = Callable[[onnx.ModelProto], object]
 

@@ -29,13 +29,13 @@ from decision_rnn.agent import (
 from decision_rnn.agent.spaces import head_of
 from decision_rnn.agent.spec import unit_box
 from decision_rnn.backbones import registered, registered_names
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy import onnx as export
 from decision_rnn.deploy.description import describe_spaces
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.policies import load_policy
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 BATCH, STEPS = 4, 400
 BOUND = 1e-5

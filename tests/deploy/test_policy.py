@@ -12,11 +12,11 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from decision_rnn import EnvironmentActor
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.policies import PolicyActor
 from decision_rnn.evaluation.rollout import rollout
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 ENVIRONMENTS = 1000
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -16,7 +16,7 @@ import pytest
 from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.metrics import METRICS
+from decision_rnn.evaluation.metrics import METRICS
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 

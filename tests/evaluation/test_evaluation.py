@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
 from decision_rnn.evaluation.rollout import RolloutResult
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 Make = Callable[..., TrainedAgent]
 

@@ -18,11 +18,11 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn import Metric, evaluate, register_metric
-from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation import rollout
+from decision_rnn.evaluation.metrics import METRICS, TAKEN
 from decision_rnn.evaluation.results import read_result, result_file, stored_result
-from decision_rnn.metrics import METRICS, TAKEN
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 Make = Callable[..., TrainedAgent]
 ASKED: dict[str, Any] = {"target_returns": [-200, -900], "episodes": 2, "seed": 7, "progress": False}

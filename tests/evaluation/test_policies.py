@@ -14,14 +14,14 @@ from made_policy import made_agent
 
 from decision_rnn.agent import CONDITIONS
 from decision_rnn.backbones import contract
-from decision_rnn.checkpoint import TrainedAgent, write_agent
 from decision_rnn.cli import play as playing
-from decision_rnn.data.environments import make_environment
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.errors import InputError
+from decision_rnn.environments.environments import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.policies import load_policy
+from decision_rnn.training.checkpoint import TrainedAgent, write_agent
+from decision_rnn.utils.errors import InputError
 
 Cli = Callable[..., CompletedProcess[str]]
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from decision_rnn.agent import AgentConfig
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Protocol, Result, read_result, result_file, stored_result, write_result
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
 
 Make = Callable[..., TrainedAgent]
 

@@ -18,18 +18,18 @@ from process_tree import alive, wait_until
 from test_rollout import Reflex
 from torch import Tensor
 
-from decision_rnn import workers
+from decision_rnn.utils import workers
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.playing import EPISODES_AT_ONCE
-from decision_rnn.errors import InputError, SystemFault
+from decision_rnn.environments.playing import EPISODES_AT_ONCE
 from decision_rnn.evaluation import evaluate as evaluate_module
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError, SystemFault
 
 PLUGIN = """
 import gymnasium

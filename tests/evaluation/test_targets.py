@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
+from decision_rnn.training.checkpoint import TrainedAgent
 
 
 def thousand_and(*best: float) -> np.ndarray:

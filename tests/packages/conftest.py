@@ -8,12 +8,12 @@ import pytest
 import yaml
 from hub_server import HubServer
 
-from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.deploy import package as packaging
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import write_result
+from decision_rnn.training.checkpoint import TrainedAgent, save_checkpoint
+from decision_rnn.utils.errors import InputError
 
 Pendulum = Callable[..., TrainedAgent]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hub_server import COMMIT, HubServer
 
-from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.deploy.hub import find_agent, pretrained_agents, push_to_hub
 from decision_rnn.deploy.package import package
-from decision_rnn.errors import InputError
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
+from decision_rnn.utils.errors import InputError
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 

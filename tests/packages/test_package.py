@@ -16,16 +16,16 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from safetensors.torch import load_file
 
 from decision_rnn.agent import AgentConfig, NoConditionConfig
-from decision_rnn.api.acting import EnvironmentActor
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.deploy import package as packaging
 from decision_rnn.deploy.description import describe
 from decision_rnn.deploy.package import package, write_card
-from decision_rnn.errors import InputError
+from decision_rnn.evaluation.environment_actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.targets import default_return
+from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
+from decision_rnn.utils.errors import InputError
 
 
 def front_matter(card: str) -> dict:

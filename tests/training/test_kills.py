@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from process_tree import alive, children, wait_until
 
-from decision_rnn.run_files import WEIGHTS, checkpoints_of, last_checkpoint
+from decision_rnn.training.run_files import WEIGHTS, checkpoints_of, last_checkpoint
 from decision_rnn.training.run_folder import read_metrics
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"

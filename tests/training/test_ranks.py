@@ -18,9 +18,9 @@ from process_tree import alive, children, wait_until
 from decision_rnn.backbones import Resets
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.run_files import last_checkpoint
 from decision_rnn.training import ranks
-from decision_rnn.workers import GROUP
+from decision_rnn.training.run_files import last_checkpoint
+from decision_rnn.utils.workers import GROUP
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
 SMALL = (

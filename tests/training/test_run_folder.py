@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from decision_rnn.api.run import Run
-from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError, SystemFault
-from decision_rnn.files import working_alone
+from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
+from decision_rnn.training.run import Run
 from decision_rnn.training.run_folder import MetricsLog, read_metrics
+from decision_rnn.utils.errors import InputError, SystemFault
+from decision_rnn.utils.files import working_alone
 
 pytestmark = pytest.mark.usefixtures("small_store")
 
@@ -144,7 +144,7 @@ def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
 HOLDER = """
 import sys
 from pathlib import Path
-from decision_rnn.files import working_alone
+from decision_rnn.utils.files import working_alone
 with working_alone(Path(sys.argv[1]), "training", "training"):
     print("training", flush=True)
     sys.stdin.readline()

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.loop import train
 from decision_rnn.training.trainer import Trainer
+from decision_rnn.utils.errors import InputError
 
 
 def configure(*arguments: str) -> RunConfig:

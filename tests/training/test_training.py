@@ -15,21 +15,21 @@ import pytest
 import torch
 
 from decision_rnn.agent import ObjectiveConfig, objectives
-from decision_rnn.api.run import Run
 from decision_rnn.backbones import Resets
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
+from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.training.loop import train
 from decision_rnn.training.optimizer import learning_rate_factor
 from decision_rnn.training.prepare import prepare
+from decision_rnn.training.run import Run
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.training.trainer import StepOutput, Trainer
+from decision_rnn.utils.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("small_store")
 

@@ -12,10 +12,10 @@ from PIL import Image, ImageSequence
 from decision_rnn.comparison.record import Comparison, Target, Trial
 from decision_rnn.comparison.report.parts import Chart, Group, Section
 from decision_rnn.comparison.report.words import capitalised, describe_targets
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.video import film
-from decision_rnn.messages import warn
-from decision_rnn.run_files import last_checkpoint
+from decision_rnn.training.run_files import last_checkpoint
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import warn
 
 SECONDS = 5.0
 """Longest clip: animations longer than this need a button to stop them (WCAG 2.2.2)."""

@@ -9,8 +9,8 @@ from decision_rnn.comparison.report.parts import Findings
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed
 from decision_rnn.evaluation.actor import describe_acting
-from decision_rnn.machine import describe_hardware, describe_versions
-from decision_rnn.messages import counted
+from decision_rnn.utils.machine import describe_hardware, describe_versions
+from decision_rnn.utils.messages import counted
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Comparison

@@ -12,10 +12,10 @@ from decision_rnn.comparison.report.markdown import describe, describe_origin
 from decision_rnn.comparison.report.parts import Findings, Section
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed
-from decision_rnn.errors import cannot_write
-from decision_rnn.files import check_destination, write_atomically
-from decision_rnn.machine import versions
-from decision_rnn.messages import counted
+from decision_rnn.utils.errors import cannot_write
+from decision_rnn.utils.files import check_destination, write_atomically
+from decision_rnn.utils.machine import versions
+from decision_rnn.utils.messages import counted
 
 
 def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:

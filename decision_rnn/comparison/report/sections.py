@@ -46,8 +46,8 @@ from decision_rnn.evaluation.statistics import (
     probability_of_improvement,
     summarise_seeds,
 )
-from decision_rnn.messages import counted
-from decision_rnn.parsing import BEST
+from decision_rnn.utils.messages import counted
+from decision_rnn.utils.parsing import BEST
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Role

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
-from decision_rnn.parsing import BEST, format_target
+from decision_rnn.utils.parsing import BEST, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Target

@@ -20,9 +20,9 @@ from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing
 from decision_rnn.data.store.writing import CHUNK
-from decision_rnn.errors import InputError, one_line
-from decision_rnn.files import new_file
-from decision_rnn.messages import counted
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.files import new_file
+from decision_rnn.utils.messages import counted
 
 DEFLATE = 1032  # the maximum compression factor of HDF5's gzip filter (zlib's technical details)
 COLUMNS = "columns"

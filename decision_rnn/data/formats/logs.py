@@ -24,8 +24,8 @@ from tqdm.utils import CallbackIOWrapper
 
 from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.missing import Missing
-from decision_rnn.errors import InputError, did_you_mean, one_line
-from decision_rnn.messages import bar, counted, typed
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+from decision_rnn.utils.messages import bar, counted, typed
 
 PARQUET = b"PAR1"
 DELIMITERS = ",;\t"

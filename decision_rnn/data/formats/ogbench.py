@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from decision_rnn.data.ogbench import ID, ORACLE, TASKS
-from decision_rnn.data.ogbench.environment import goal_episode
-from decision_rnn.data.ogbench.rewards import simulated
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import npy_header
-from decision_rnn.errors import InputError, one_line
-from decision_rnn.files import new_file
+from decision_rnn.environments.ogbench import ID, ORACLE, TASKS
+from decision_rnn.environments.ogbench.environment import goal_episode
+from decision_rnn.environments.ogbench.rewards import simulated
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.files import new_file
 
 KEYS = ("observations", "actions", "terminals")
 LEFT_OUT = "qvel is left out, and qpos too but for mazes without teleports: states do not hold all of them"

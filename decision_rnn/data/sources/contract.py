@@ -8,7 +8,7 @@ from typing import TypeVar
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 
 class Source(ABC):

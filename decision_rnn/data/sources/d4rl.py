@@ -8,9 +8,9 @@ from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
 from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.files import locked
-from decision_rnn.messages import bar, warn
+from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.files import locked
+from decision_rnn.utils.messages import bar, warn
 
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments

@@ -7,21 +7,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.data.formats.ogbench import read_episodes
-from decision_rnn.data.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
-from decision_rnn.data.ogbench.environment import GOALS, goal_episode
-from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
-from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.unfinished import unfinished
-from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.machine import versions
-from decision_rnn.messages import bar
+from decision_rnn.environments.environments import layouts_of, make_environment, sizes_of
+from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
+from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
+from decision_rnn.environments.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
+from decision_rnn.environments.ogbench.rewards import relabelled
+from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.machine import versions
+from decision_rnn.utils.messages import bar
 
 PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
 VALIDATION = "-val"

@@ -11,7 +11,13 @@ from typing import Any
 
 import gymnasium
 
-from decision_rnn.data.environments import (
+from decision_rnn.data.sources.contract import Source, register_source
+from decision_rnn.data.spec import DatasetSpec, described_spaces, read_spaces, spec_of_store
+from decision_rnn.data.store.episode import Episode, as_episodes
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.missing import Missing, check_policy, without_missing
+from decision_rnn.data.store.verification import CacheError
+from decision_rnn.environments.environments import (
     check_id,
     known_spaces,
     layouts_of,
@@ -19,14 +25,8 @@ from decision_rnn.data.environments import (
     registered_settings,
     sizes_of,
 )
-from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import DatasetSpec, described_spaces, read_spaces, spec_of_store
-from decision_rnn.data.store.episode import Episode, as_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.missing import Missing, check_policy, without_missing
-from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError, did_you_mean, one_line
-from decision_rnn.files import locked, remove_directory
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+from decision_rnn.utils.files import locked, remove_directory
 
 APPENDED = ".appended"
 """How the hidden folder ends in which a dataset with the episodes appended to it is complete, before it replaces it."""

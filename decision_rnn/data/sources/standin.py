@@ -4,7 +4,6 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.environments import environment_spaces
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec
@@ -14,9 +13,10 @@ from decision_rnn.data.store.cache import check_room, discard, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.unfinished import unfinished
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError
-from decision_rnn.machine import cpu_model, versions
-from decision_rnn.messages import bar, warn
+from decision_rnn.environments.environments import environment_spaces
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.machine import cpu_model, versions
+from decision_rnn.utils.messages import bar, warn
 
 BYTES_PER_STEP = 1000  # of the Minari dataset, the larger of the two, for episodes of only 20 steps
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from decision_rnn.data.environments import make_environment
-from decision_rnn.data.playing import Quota, play_one
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.unfinished import kept
-from decision_rnn.messages import bar
-from decision_rnn.workers import available_cores, parallel_map
+from decision_rnn.environments.environments import make_environment
+from decision_rnn.environments.playing import Quota, play_one
+from decision_rnn.utils.messages import bar
+from decision_rnn.utils.workers import available_cores, parallel_map
 
 CHUNK = 8  # episodes played per task: about half a second of work
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.data.store.verification import sha256_of, sha256_of_json
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.utils.errors import InputError, did_you_mean
 
 COLLECTOR = 1  # incremented when `Collector` would make other episodes from the same recipe
 BEHAVIOR = Path(__file__).parent / "behavior"

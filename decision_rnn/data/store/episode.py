@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.data.layouts import Layout
+from decision_rnn.utils.errors import InputError
 
 ARRAYS = ("observations", "actions", "rewards")
 

@@ -13,10 +13,10 @@ import numpy as np
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
 from decision_rnn.data.store.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
-from decision_rnn.errors import InputError, one_line
-from decision_rnn.files import new_directory
-from decision_rnn.messages import counted
 from decision_rnn.notebook import html_properties
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.files import new_directory
+from decision_rnn.utils.messages import counted
 
 FORMAT = 3  # version of the files below; incremented when their layout or meaning changes
 MANIFEST = "manifest.json"

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from decision_rnn.data.store.episode import Episode, is_finite
-from decision_rnn.errors import InputError
-from decision_rnn.messages import counted
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import counted
 
 Missing = Literal["error", "drop_episode", "end_episode"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from decision_rnn.data.store.episode_store import EpisodeStore, fingerprint_of
 from decision_rnn.data.store.writing import FINAL, TABLE, RowSummary, npy_header, summarise
-from decision_rnn.errors import InputError
-from decision_rnn.messages import counted
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import counted
 
 
 class Selection(EpisodeStore):

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.errors import InputError
-from decision_rnn.files import write_atomically
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import write_atomically
 
 STAMPS = "verified.json"
 COARSEST_CLOCK = 2_000_000_000  # ns, of FAT; a file changed more recently may change again with the same time

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from decision_rnn.data.store.episode import Episode
-from decision_rnn.errors import InputError
+from decision_rnn.utils.errors import InputError
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
 CHUNK = 65_536  # steps processed at once, to avoid holding a whole table in memory

@@ -19,16 +19,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.data.environments import make_environment, time_limit
 from decision_rnn.deploy.browser.runtimes import RUNTIMES, runtime_files
 from decision_rnn.deploy.hub import ONNX
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.errors import InputError, cannot_write
+from decision_rnn.environments.environments import make_environment, time_limit
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, evaluation_environment, step_limits
 from decision_rnn.evaluation.rollout import step_limit
-from decision_rnn.files import check_folder, new_directory
-from decision_rnn.parsing import BEST
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import check_folder, new_directory
+from decision_rnn.utils.parsing import BEST
 
 SITE = Path(__file__).parent / "site"
 BODIES = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decision_rnn.data.store.episode_store import cache_root
-from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.files import new_directory
-from decision_rnn.messages import bar
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import new_directory
+from decision_rnn.utils.messages import bar
 
 REGISTRY = "https://registry.npmjs.org"
 REGISTRY_KEY = "npm_config_registry"

@@ -1,0 +1,1 @@
+"""Environments, and how episodes are played in them."""

@@ -1,0 +1,1 @@
+"""What all rooms use: files, processes, messages, errors."""

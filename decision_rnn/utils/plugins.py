@@ -1,0 +1,64 @@
+"""Plugins: the user's own modules, which register backbones, sources or environments when imported.
+
+`--plugins layers` imports layers.py from the working folder, or any installed module. Runs and checkpoints record the
+names, but loading them imports nothing: a module is code, and a file from somebody else must not run any.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.messages import typed
+
+PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
+
+
+def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
+    """Import modules by name, from the working folder or as installed; `where` they are named is for messages.
+
+    If there are any, the working folder stays at the end of `sys.path`: a plugin may import its neighbours later, such
+    as an environment that Gymnasium imports when it is made.
+
+    Raises:
+        InputError: If a module cannot be imported, or `names` is not a list of names.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(f"plugins is {names!r:.100}: it must be a list of modules' names, such as ['layers']")
+    for name in names:
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # the module may raise anything
+            raise InputError(
+                f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}): fix or install it"
+            ) from error
+
+
+def import_callable(name: str, where: str, kind: str) -> Callable[..., Any]:
+    """The function or class named `module.NAME`, whose module is imported as a plugin; `kind` is for messages.
+
+    Raises:
+        InputError: If the name has no module, it cannot be imported, or it has no such function or class.
+    """
+    module, dot, attribute = name.rpartition(".")
+    if not dot:
+        raise InputError(f"{where} is {name!r:.100}: give module.{name:.100}, with the module that defines the {kind}")
+    import_plugins([module], where)
+    found: Any = getattr(sys.modules[module], attribute, None)
+    if not callable(found):
+        raise InputError(f"the module {module:.100} has no {kind} {attribute!r:.100}: name one that it defines")
+    return found
+
+
+def check_plugins(names: Iterable[str], where: str) -> None:
+    """InputError unless all modules that `where` needs have been imported; none is imported here."""
+    missing = [name for name in names if name not in sys.modules]
+    if missing:
+        raise InputError(
+            f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, whose code is not "
+            f"run by default: if you trust it, add {typed('--plugins', ','.join(missing))}"
+        )

@@ -1,0 +1,197 @@
+"""Worker processes that share the cores and end with their parent."""
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from decision_rnn.utils.errors import SystemFault
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+Report = Callable[[int], object]
+
+START_METHOD = "fork" if sys.platform == "linux" else "spawn"
+"""How `parallel_map` starts its processes. A spawned process imports torch for seconds, as long as 100 episodes take on
+a few cores; a forked one starts immediately. Forking is as safe as for a DataLoader's workers: a worker computes with
+one thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do
+not survive a fork."""
+
+JOBS = "DECISION_RNN_JOBS"
+"""The environment variable of `jobs_at_a_time`."""
+LIFELINE = "DECISION_RNN_LIFELINE"
+"""The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
+GROUP = "DECISION_RNN_GROUP"
+"""The environment variable with the file by which the processes that train one model find each other."""
+TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""The environment variable of processes that `torchrun` starts."""
+REPORT_SECONDS = 0.1
+"""Seconds between looks at the workers' reports of progress."""
+PROGRAM = (sys.executable, "-m", "decision_rnn")
+"""The words that start the command line in another process."""
+
+
+def available_cores() -> int:
+    """The number of cores this process may use, if the system reports it; else of all cores."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_processes() -> int:
+    """The default number of processes: one per core, or 1 in a pool's daemonic process, which may not start others."""
+    return 1 if multiprocessing.current_process().daemon else available_cores()
+
+
+def jobs_at_a_time() -> int | None:
+    """The number of runs that `compare` trains at the same time as this one, including it; None for other runs."""
+    jobs = os.environ.get(JOBS, "")
+    return int(jobs) if jobs.isdigit() else None
+
+
+def follows() -> bool:
+    """Whether this process is to follow another one in training, see training/ranks.py."""
+    return (GROUP in os.environ or TORCHRUN in os.environ) and os.environ["RANK"] != "0"
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """The environment of a process that uses `threads` threads per matrix product, so that several share the cores."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes started inside the block compute with one thread each."""
+    limits = thread_limits(1)
+    before = {name: os.environ[name] for name in limits if name in os.environ}
+    os.environ.update(limits)
+    try:
+        yield
+    finally:
+        for name in limits:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def parallel_map(
+    work: Callable[[Task, Report], Answer],
+    tasks: Iterable[Task],
+    processes: int,
+    doing: str,
+    progress: Report = lambda done: None,
+    prepare: Callable[[], None] | None = None,
+    start_method: str | None = None,
+) -> Generator[Answer, None, None]:
+    """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
+
+    A few tasks are begun ahead of those whose answers have been taken, so that there may be infinitely many; closing
+    the generator waits for those. An error in a task is raised here and stops the others, and so does Ctrl-C. Where
+    processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
+
+    Args:
+        work: Takes a task and a function to report progress with, and returns an answer. It is pickled once; tasks,
+            answers and errors are pickled too.
+        tasks: The tasks.
+        processes: Number of processes.
+        doing: What the processes do, for messages: `plays episodes`.
+        progress: Called in this process with what `work` reports.
+        prepare: Called first in every process, for example to import what unpickling `work` needs.
+        start_method: One of multiprocessing's; `START_METHOD` if left out.
+
+    Raises:
+        SystemFault: If a process dies.
+    """
+    context: Any = multiprocessing.get_context(start_method or START_METHOD)
+    waiting, reports = iter(tasks), context.SimpleQueue()
+    others, workers = set(multiprocessing.active_children()), set()
+    pool = ProcessPoolExecutor(processes, context, _begin_work, (pickle.dumps(work), prepare, reports))
+    try:
+        with _one_thread(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
+            pending = deque(pool.submit(_work, task) for task in itertools.islice(waiting, 2 * processes))
+            workers = set(multiprocessing.active_children()) - others
+        while pending:
+            _await_first(pending, reports, progress)
+            yield pending.popleft().result()
+            pending.extend(pool.submit(_work, task) for task in itertools.islice(waiting, 1))
+        pool.shutdown()
+    except GeneratorExit:  # no error: what the workers have begun to play or to import may end
+        pool.shutdown(cancel_futures=True)
+        raise
+    except BrokenProcessPool as error:
+        raise SystemFault(
+            f"a process that {doing} has died: free some memory, ask for fewer processes, or put the work of a script "
+            'under `if __name__ == "__main__":`'
+        ) from error
+    finally:
+        for process in workers:
+            if process.is_alive():
+                process.kill()
+        pool.shutdown(cancel_futures=True)
+
+
+def _await_first(pending: Iterable[Future], reports: Any, progress: Report) -> None:
+    """Report progress until the first answer is there; raises the error of any task."""
+    first, *_ = pending
+    finished = False
+    while not finished:
+        done, _ = wait(pending, REPORT_SECONDS, FIRST_EXCEPTION)
+        finished = first.done()
+        while not reports.empty():
+            progress(reports.get())
+        for future in done:
+            future.result()
+
+
+_worker: dict[str, Any] = {}
+"""In a worker: the pickled work, its preparation, the queue of reports, and the work from the first task on."""
+
+
+def _begin_work(packed: bytes, prepare: Callable[[], None] | None, reports: Any) -> None:
+    """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
+    _worker.update(packed=packed, prepare=prepare, reports=reports)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _work(task: Any) -> Any:
+    try:
+        if "work" not in _worker:
+            if _worker["prepare"] is not None:
+                _worker["prepare"]()
+            _worker["work"] = pickle.loads(_worker["packed"])
+        return _worker["work"](task, _worker["reports"].put)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # errors of any class may fail to pickle, in any way
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        raise
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()  # otherwise the workers of a killed parent would wait forever
+    os._exit(1)
+
+
+def end_with_stdin() -> None:
+    """Exit as soon as stdin is closed, as it is when the process at its other end is killed."""
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1):  # sys.stdin.read() would hold its lock at exit
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

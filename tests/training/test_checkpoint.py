@@ -1,0 +1,285 @@
+"""Checkpoints: saving and loading, damaged files, and checkpoints that name plugins."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import BackboneConfig, Resets, register
+from decision_rnn.backbones.mlp import MLP
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import to_dict
+from decision_rnn.config_parser import from_dict
+from decision_rnn.data.spec import TASKS
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
+from decision_rnn.evaluation.results import results_of
+from decision_rnn.training.checkpoint import (
+    TrainedAgent,
+    last_checkpoint,
+    load_agent,
+    load_training_state,
+    save_checkpoint,
+    write_agent,
+)
+from decision_rnn.training.prepare import prepare
+from decision_rnn.training.trainer import Trainer
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import read_yaml
+
+OLD = Path(__file__).parent / "fixtures" / "run-0.2"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "config.yaml").write_text("")
+    return tmp_path
+
+
+def make(store: EpisodeStore, *steps: int, run: Path, backbone: str = "mingru") -> DecisionAgent:
+    """Train a small agent and save it after each of these steps."""
+    small = ["--backbone", backbone, "--backbone.width", "16", "--agent.tokens", "interleaved"]
+    config, _ = parse_run("test", ["hopper-medium", *small])
+    agent, trainer, stream = prepare(config, store, 500.0)
+    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
+    provenance = DataSummary.from_store(spec, store)
+    for step in steps:
+        while trainer.steps < step:
+            trainer.step(stream.sample())
+        save_checkpoint(run, TrainedAgent(agent, config, provenance, step, 2.5), trainer.state_dict())
+    return agent
+
+
+def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, run: Path) -> None:
+    agent = make(store, 3, run=run)
+    loaded = load_agent(last_checkpoint(run))
+    assert (loaded.step, loaded.seconds) == (3, 2.5)
+    assert loaded.provenance.return_mean == pytest.approx(store.episode_returns.mean())
+    assert loaded.config.agent.tokens == "interleaved"
+    saved, back = agent.state_dict(), loaded.agent.state_dict()
+    assert saved.keys() == back.keys()
+    assert all(torch.equal(saved[name], back[name]) for name in saved)
+    assert loaded.agent.condition.scale == 500
+    assert loaded.agent.condition.cap.tolist() == [np.float32(store.returns_to_go_quantile(0.8, weighted=True).max())]
+    assert torch.allclose(loaded.agent.encoder.mean, torch.from_numpy(store.observation_mean).float())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiedConfig(BackboneConfig):
+    name: str = "tied"
+
+
+class Tied(MLP):
+    """Its two layers share one weight matrix."""
+
+    def __init__(self, config: TiedConfig) -> None:
+        super().__init__(config)
+        self.output.weight = self.hidden.weight
+
+
+def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
+    registries: None, store: EpisodeStore, run: Path
+) -> None:
+    register(TiedConfig)(Tied)
+    agent = make(store, 2, run=run, backbone="tied")
+    loaded = load_agent(last_checkpoint(run))
+    saved, back = agent.state_dict(), loaded.agent.state_dict()
+    assert all(torch.equal(saved[name], back[name]) for name in saved)
+    mixer = next(module for module in loaded.agent.modules() if isinstance(module, Tied))
+    assert mixer.output.weight is mixer.hidden.weight
+    (run / "half").mkdir()
+    write_agent(run / "half", loaded, half=True)
+    halved = load_agent(run / "half").agent.state_dict()
+    for name, _ in agent.named_parameters(remove_duplicate=False):
+        assert torch.equal(halved[name], saved[name].half().float()), name
+
+
+def test_two_newest_checkpoints_are_kept(store: EpisodeStore, run: Path) -> None:
+    make(store, 1, 2, 10, run=run)
+    folder = run / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["10", "2"]
+    assert last_checkpoint(run) == folder / "10"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *product(("weights.safetensors", "training_state.pt", "config.json"), ("truncated", "empty", "missing")),
+        ("weights.safetensors", "a bit flipped"),
+    ],
+)
+def test_damaged_checkpoint_file_error_names_file_and_step_to_resume_from(
+    store: EpisodeStore, run: Path, name: str, damage: str
+) -> None:
+    make(store, 1, 2, run=run)
+    path = run / "checkpoints" / "2" / name
+    content = path.read_bytes()
+    path.unlink()
+    half = len(content) // 2
+    flipped = bytes([content[half] ^ 1])
+    damaged = {
+        "truncated": content[:half],
+        "empty": b"",
+        "a bit flipped": content[:half] + flipped + content[half + 1 :],
+    }
+    if damage in damaged:
+        path.write_bytes(damaged[damage])
+    load = load_training_state if name == "training_state.pt" else load_agent
+    with pytest.raises(InputError, match=f"{name} is missing or damaged.*to go on from the checkpoint before"):
+        load(last_checkpoint(run))
+
+
+def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, run: Path) -> None:
+    make(store, 1, run=run)
+    path = run / "checkpoints" / "1" / "config.json"
+    path.write_text(path.read_text().replace('"context"', '"contxt"'))
+    with pytest.raises(InputError, match=r"config\.json.*contxt"):
+        load_agent(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, value) for key in ("observation_dim", "action_dim") for value in ("3", 1.5, None, 0, 2**31, 10**25)),
+        ("step", "1"),
+        ("seconds", "x"),
+        ("provenance.return_mean", "x"),
+        ("provenance.return_max", [1.0]),
+        ("provenance.fingerprint", None),
+        ("provenance.notes", [7]),
+        ("provenance.target_returns", "abc"),
+        ("provenance.target_returns", None),
+        ("provenance.reference_max", None),
+        ("provenance.reference_min", True),
+        ("provenance.environment_id", 7),
+        ("provenance.environment_settings", []),
+        *(("provenance", value) for value in ({}, {"spec": 5}, {"spec": {"name": "x"}}, 5)),
+    ],
+)
+def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
+    store: EpisodeStore, run: Path, key: str, value: object
+) -> None:
+    make(store, 1, run=run)
+    path = last_checkpoint(run) / "config.json"
+    description = json.loads(path.read_text())
+    *sections, last = key.split(".")
+    section = description
+    for name in sections:
+        section = section[name]
+    assert last in section
+    section[last] = value
+    path.write_text(json.dumps(description))
+    with pytest.raises(InputError, match=r"config\.json is missing or damaged \((TypeError|ValueError)\)"):
+        load_agent(path.parent)
+
+
+def test_checkpoint_config_accepts_integers_for_floats(store: EpisodeStore, run: Path) -> None:
+    make(store, 1, run=run)
+    path = last_checkpoint(run) / "config.json"
+    description = json.loads(path.read_text())
+    description["seconds"] = description["provenance"]["return_mean"] = 3
+    description["provenance"]["environment_settings"] = {"max_episode_steps": 5}
+    path.write_text(json.dumps(description))
+    loaded = load_agent(path.parent)
+    assert loaded.seconds == loaded.provenance.return_mean == 3
+    assert loaded.provenance.environment_settings == {"max_episode_steps": 5}
+
+
+def test_last_checkpoint_of_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a run folder"):
+        last_checkpoint(tmp_path)
+    (tmp_path / "config.yaml").write_text("")
+    with pytest.raises(InputError, match="no checkpoint yet"):
+        last_checkpoint(tmp_path)
+
+
+def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
+    """fixtures/run-0.2: four steps of a minGRU of width 8, and the actions that `act` of that version took in twelve
+    steps of two environments. Its keys, weights and results have other names."""
+    folder = last_checkpoint(OLD)
+    trained = load_agent(folder)
+    config, agent = trained.config, trained.agent
+    assert (config.condition.rtg_cap, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
+    assert (config.training.tbptt_slices, config.training.ema_decay) == (3, 0.999)
+    assert (trained.provenance.name, trained.provenance.environment_id) == ("standin/hopper-medium", "Hopper-v5")
+    assert config == from_dict(read_yaml(OLD / "config.yaml"), "config.yaml")
+    assert from_dict(json.loads(json.dumps(to_dict(config))), "again") == config
+
+    recorded = safetensors.torch.load_file(OLD / "actions.safetensors")
+    target, observation, reward = (recorded[key] for key in ("target_return", "observation", "reward"))
+    state, acted = agent.initial_state(target), []
+    with torch.no_grad():
+        for t in range(observation.shape[1]):
+            action, state = agent.act(observation[:, t], reward[:, t - 1], None, state)
+            acted.append(action)
+        earned = torch.cat([torch.zeros(2, 1), reward[:, :-1].cumsum(1)], dim=1)
+        previous = torch.cat([torch.zeros(2, 1, 3), recorded["action"][:, :-1]], dim=1)
+        timestep = torch.arange(observation.shape[1]).expand(2, -1)
+        asked = (target[:, None] - earned)[..., None]
+        predicted, _ = agent.predict(asked, observation, previous, timestep, Resets.from_mask(timestep == 0))
+    torch.testing.assert_close(torch.stack(acted, dim=1), recorded["action"], rtol=0, atol=1e-6)
+    torch.testing.assert_close(predicted, recorded["action"], rtol=0, atol=1e-6)
+
+    trainer = Trainer(agent, config.training)
+    trainer.load_state_dict(load_training_state(folder))
+    assert trainer.steps == 4
+    (result,) = results_of(OLD, trained)
+    assert (result.step, result.protocol.state, result.protocol.window) == (4, "window", 4)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module hostile.py in the working folder that creates a file when it is imported."""
+    folder = tmp_path / "working"
+    folder.mkdir()
+    (folder / "hostile.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    yield folder / "imported"
+    sys.modules.pop("hostile", None)
+
+
+def describe(folder: Path, **keys: object) -> None:
+    """Change keys of a checkpoint's configuration."""
+    path = folder / "config.json"
+    description = json.loads(path.read_text())
+    description["config"].update(keys)
+    path.write_text(json.dumps(description))
+
+
+def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
+    store: EpisodeStore, run: Path, hostile: Path
+) -> None:
+    make(store, 1, run=run)
+    folder = last_checkpoint(run)
+    describe(folder, plugins=["hostile"])
+    with pytest.raises(InputError, match=r"config\.json: it needs the plugin hostile, whose code is not run"):
+        load_agent(folder)
+    assert not hostile.exists()
+    assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)
+    assert hostile.exists()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *({"objective": objective} for objective in ("hostile.Loss", {"name": "hostile.Loss"}, {"name": "hostile"})),
+        *({"plugins": plugins} for plugins in (5, [5], {"a": 1}, "hostile")),
+    ],
+)
+def test_load_agent_with_unknown_objective_or_malformed_plugins_raises_and_imports_nothing(
+    store: EpisodeStore, run: Path, hostile: Path, keys: dict[str, object]
+) -> None:
+    make(store, 1, run=run)
+    describe(last_checkpoint(run), **keys)
+    with pytest.raises(InputError):
+        load_agent(last_checkpoint(run))
+    assert not hostile.exists()

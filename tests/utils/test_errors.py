@@ -1,0 +1,38 @@
+import errno
+import sys
+import types
+
+import pytest
+
+from decision_rnn.cli.main import main
+from decision_rnn.utils.errors import InputError, SystemFault, did_you_mean
+
+
+def test_did_you_mean_suggests_only_close_names() -> None:
+    assert did_you_mean("mingur", ("minlstm", "mingru")) == "did you mean mingru? "
+    assert did_you_mean("transformer", ("minlstm", "mingru")) == ""
+    assert did_you_mean("mingur", ("minlstm", "mingru"), likeness=0.99) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("seed is -1:\nit must be at least 0"), 2),
+        (SystemFault("a process that plays episodes died"), 1),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (PermissionError(errno.EACCES, "Permission denied"), 2),
+        (MemoryError(), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_command_line_prints_one_line_and_exits_with_the_code_of_the_error(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(arguments: list[str]) -> None:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "decision_rnn.cli.report", types.SimpleNamespace(run=run))
+    assert main(["report"]) == code
+    printed = capsys.readouterr().err
+    assert printed.startswith("decision-rnn: ")
+    assert printed.count("\n") == 1
