@@ -4,9 +4,9 @@ import os
 import sys
 from dataclasses import replace
 
-from decision_rnn.utils import workers
 from decision_rnn.cli.main import main
 from decision_rnn.data.standin import recipes
+from decision_rnn.utils import workers
 
 NAME, STEPS = "standin/hopper-medium", 3_000
 

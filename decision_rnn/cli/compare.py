@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decision_rnn.comparison import comparing
 from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
+from decision_rnn.comparison import comparing
 from decision_rnn.config_parser import flatten, overlay
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import COMMAND_LINE, options_of, split_names

@@ -16,8 +16,8 @@ from swing import CAR, LIMIT, SMALL, push
 
 import decision_rnn
 from decision_rnn import Episode, InputError, Run, record
-from decision_rnn.environments import playing
 from decision_rnn.deploy import Policy
+from decision_rnn.environments import playing
 
 
 def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:

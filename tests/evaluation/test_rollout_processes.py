@@ -18,7 +18,6 @@ from process_tree import alive, wait_until
 from test_rollout import Reflex
 from torch import Tensor
 
-from decision_rnn.utils import workers
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig
@@ -29,6 +28,7 @@ from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, SystemFault
 
 PLUGIN = """
