@@ -1,4 +1,4 @@
-"""Makes results/coverage/: how often intervals cover the truth with usual numbers of seeds.
+"""Makes results/statistics/: how often intervals cover the truth with usual numbers of seeds.
 
     python scripts/interval_coverage.py    # three minutes on one core
 
@@ -38,7 +38,7 @@ from decision_rnn.evaluation.statistics import (
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.plots import save_figure
 
-RESULTS = ALL_RESULTS / "coverage"
+RESULTS = ALL_RESULTS / "statistics"
 SEED = 0
 RESAMPLES = 1000
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)

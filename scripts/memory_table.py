@@ -1,4 +1,4 @@
-"""Makes results/memory-tmaze/: what every backbone recalls after how many steps, and what a step costs.
+"""Makes results/memory/tmaze/: what every backbone recalls after how many steps, and what a step costs.
 
     decision-rnn compare --config configs/comparisons/memory-tmaze.yaml --output runs/memory-tmaze
     python scripts/memory_table.py runs/memory-tmaze
@@ -237,7 +237,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = collect(comparison, folder)
     name = comparison.datasets[0].data.name
-    output, trained_on = RESULTS / "memory-tmaze", int(name.rpartition("-")[2])
+    output, trained_on = RESULTS / "memory" / "tmaze", int(name.rpartition("-")[2])
     draw(rows, trained_on, output / "memory-tmaze.png")
     shares = [
         [row.name, trial.seed, steps, value]

@@ -22,7 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages of the site from files at the repository's root."""
-PUBLISHED = ("results/*/*.md", "results/*/*.png", "results/*/*.html", "results/*/*.json", "configs/**/*.yaml")
+PUBLISHED = ("results/**/*.md", "results/**/*.png", "results/**/*.json", "configs/**/*.yaml")
 TRY_IT, TRY_IT_PAGE = ROOT / "build/try-it", "browser.md"
 """The folder that `decision-rnn play pretrained/hopper-medium --browser --output build/try-it` writes, which the site
 shows if it is there, and the page that links to it."""

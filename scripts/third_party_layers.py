@@ -37,7 +37,7 @@ from decision_rnn.utils.files import write_atomically
 
 WIDTH = 8
 FLOAT32 = {torch.float32: TOLERANCES[torch.float32]}
-FOLDER = RESULTS / "third-party-layers"
+FOLDER = RESULTS / "layers"
 
 
 class Wrapped(SequenceMixer):

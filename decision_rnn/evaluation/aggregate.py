@@ -1,6 +1,6 @@
 """Scores over several datasets, with the statistics of Agarwal et al. ("Deep RL at the Edge of the Statistical
 Precipice", 2021, section 4.3; their package is rliable), and intervals chosen by their coverage, measured in
-results/coverage.
+results/statistics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ AGGREGATE_NOTE = (
     f"{AGGREGATE} with a 95% interval from the stratified bootstrap (of nine datasets by 5, 10 and 20 seeds it covered "
     "in 96%, 96% and 95% of cases for normal scores, in 93%, 93% and 93% for bimodal, in 90%, 91% and 93% for "
     "skewed ones; of three datasets by 10 and 20 seeds in 94% and 95%, in 90% and 92%, in 82% and 88%: "
-    "results/coverage)"
+    "results/statistics)"
 )
 """Describes the result of `aggregate_scores` with an interval; printed beside it."""
 
@@ -38,13 +38,13 @@ IMPROVEMENT = "probability that a run scores higher than one of the other varian
 
 IMPROVEMENT_NOTE = (
     f"{IMPROVEMENT}, with a 95% interval by itself (which covered in 94% to 99% of cases for normal scores: "
-    "results/coverage)"
+    "results/statistics)"
 )
 """Describes the result of `compare_over_datasets` with an interval; printed beside it."""
 
 PROFILE_NOTE = (
     "fraction of runs above a score, averaged over datasets, with a pointwise 95% band (which covered in 95% to 99% of "
-    "cases for normal scores: results/coverage)"
+    "cases for normal scores: results/statistics)"
 )
 """Describes the result of `performance_profile`; printed beside it."""
 

@@ -1,6 +1,6 @@
 """Statistics of the scores of several seeds on one dataset: means, intervals, and whether two variants differ.
 
-Every interval is chosen by its measured coverage; see results/coverage, made by scripts/interval_coverage.py.
+Every interval is chosen by its measured coverage; see results/statistics, made by scripts/interval_coverage.py.
 """
 
 import warnings
@@ -23,14 +23,14 @@ Scores = Sequence[float] | np.ndarray
 
 INTERVAL_NOTE = (
     "mean over seeds with Student's t 95% interval (which covered the mean of normal scores in 95%, 95% and 95% of "
-    "cases at 5, 10 and 20 seeds, of bimodal ones in 82%, 91% and 93%: results/coverage)"
+    "cases at 5, 10 and 20 seeds, of bimodal ones in 82%, 91% and 93%: results/statistics)"
 )
 """Describes the result of `summarise_seeds` for five seeds or more; printed beside it."""
 
 DIFFERENCE_NOTE = (
     "difference of the means with Welch's 95% interval, each by itself (which covered in 95%, 96% and 95% of cases at "
     "5, 10 and 20 seeds for normal scores, and said that variants 10 points apart, of standard deviation 10, differ in "
-    "27%, 55% and 87%: results/coverage); verdicts at 5% over the comparisons of one column of one dataset, by Holm's "
+    "27%, 55% and 87%: results/statistics); verdicts at 5% over one column of one dataset, by Holm's "
     "method"
 )
 """Describes the result of `compare_variants`; printed beside it."""
@@ -109,7 +109,7 @@ def summarise_seeds(scores: Scores) -> SeedScores:
 
     Below five seeds: the mean and the range, which is no interval (of three scores it holds the mean in 3 of 4 cases).
     From five seeds: the mean with Student's t interval, exact for normal scores; bootstrap intervals cover less, or for
-    bimodal scores little more at twice the length (results/coverage). The ends are not clipped: scores can be below 0
+    bimodal scores little more at twice the length (results/statistics). The ends are not clipped: scores can be below 0
     and above 100.
     """
     values = np.asarray(scores, np.float64)

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 BENCHES = {
     "train": "a training step of every backbone, beside the Decision Transformer's",
-    "processes": "a training step shared by several processes, beside one process on all cores",
     "rollout": "an evaluation, beside the environments alone, and an action",
     "data": "sampling a training batch, beside reading as many rows",
     "scan": "the linear recurrence, as a share of the memory bandwidth",

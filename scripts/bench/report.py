@@ -1,4 +1,4 @@
-"""Makes results/bench/: the speed of training steps, rollouts, batches and exported policies, as tables and JSON.
+"""Makes results/speed/: the speed of training steps, rollouts, batches and exported policies, as tables and JSON.
 
 python scripts/bench.py [--run RUN]     # a few minutes; RUN: the agent whose episodes are timed
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import Made, write_report
 
-RESULTS = ALL_RESULTS / "bench"
+RESULTS = ALL_RESULTS / "speed"
 HEAD = "| | median | ratio | baseline |\n| --- | --- | --- | --- |\n"
 
 
@@ -31,23 +31,17 @@ def table(path: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", help="a trained run's folder, for `bench rollout`")
-    parser.add_argument("--d3rlpy", help="the interpreter of an environment with d3rlpy, to compare the data with")
     options = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     made = Made.here()
     sections = []
-    for name in ("train", "processes", "rollout", "data", "deploy"):
+    for name in ("train", "rollout", "data", "deploy"):
         path = RESULTS / f"{name}.json"
-        command = ["decision-rnn", "bench", name]
+        command = [sys.executable, "-m", "bench", name]
         if name == "rollout" and options.run:
             command += ["--run", options.run]
-        if name == "data" and options.d3rlpy:
-            command = [sys.executable, "scripts/bench_d3rlpy.py", options.d3rlpy]
         subprocess.run([*command, "--json", str(path)], check=True)
-        shown = f"`decision-rnn bench {name}`"
-        if name == "data" and options.d3rlpy:
-            shown += " and, with d3rlpy as the baseline, `python scripts/bench_d3rlpy.py PYTHON`"
-        sections.append(f"## {name}\n\n{shown}\n\n{table(path)}")
+        sections.append(f"## {name}\n\n`python -m bench {name}`\n\n{table(path)}")
     write_report(
         RESULTS / "README.md",
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
@@ -56,8 +50,7 @@ def main() -> None:
         "processes/ and deploy/start-up/, import, load and first action, too. deploy/ is the agent "
         "pretrained/hopper-medium. The "
         "Decision Transformer is our plain-torch re-creation of the published one, with its "
-        "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py). What one layer costs by the "
-        "length of the sequence: [backbones.md](backbones.md).\n\n" + "\n".join(sections),
+        "dropout and three tokens per step (scripts/bench/decision_transformer.py). \n\n" + "\n".join(sections),
         made,
     )
 

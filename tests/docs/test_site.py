@@ -93,9 +93,9 @@ OF_EXAMPLES = ("--backbone.decay", "--objective.delta")
 @pytest.mark.parametrize(
     ("link", "turned"),
     [
-        ("[a](../results/bench/README.md#data)", "[a](results/bench/README.md#data)"),
-        ("[a](../results/bench)", "[a](results/bench/README.md)"),
-        ("![p](../results/bench/backbones.png)", "![p](results/bench/backbones.png)"),
+        ("[a](../results/speed/README.md#data)", "[a](results/speed/README.md#data)"),
+        ("[a](../results/speed)", "[a](results/speed/README.md)"),
+        ("![p](../results/speed/backbones.png)", "![p](results/speed/backbones.png)"),
         ("[a](tutorials/own-data.md)", "[a](tutorials/own-data.md)"),
         ("[a](../CONTRIBUTING.md)", "[a](contributing.md)"),
         ("[`a`](../decision_rnn/config.py)", "`a`"),

@@ -84,7 +84,7 @@ def test_every_site_page_fits_needs_no_network_and_passes_axe(
 ) -> None:
     width = WIDTHS[device]
     pages = sorted(path.relative_to(site).as_posix().removesuffix("index.html") for path in site.rglob("index.html"))
-    assert {"", "datasets/", "tutorials/deploy/", "reference/cli/", "results/bench/"} <= set(pages)
+    assert {"", "datasets/", "tutorials/deploy/", "reference/cli/", "results/speed/"} <= set(pages)
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
     context.set_default_timeout(120_000)
     faults: list[tuple[object, ...]] = []

@@ -1,4 +1,4 @@
-"""The coverage printed with intervals is that in results/coverage, written by scripts/interval_coverage.py."""
+"""The coverage printed with intervals is that in results/statistics, written by scripts/interval_coverage.py."""
 
 import json
 from collections import Counter

@@ -1,10 +1,8 @@
 """Every benchmark runs and has the documented row names; no test asserts a time."""
 
 import math
-import venv
 from pathlib import Path
 
-import bench_d3rlpy
 import numpy as np
 import pytest
 import torch
@@ -267,40 +265,3 @@ def test_bench_backbones_invalid_options_raise_before_any_measurement(monkeypatc
         run("backbones", **{"backbones": "mingru", **options})
     for word in words:
         assert word in str(error.value)
-
-
-# d3rlpy, in another environment
-
-STUB = """
-class Buffer:
-    def __init__(self, observations, actions, rewards, terminals, timeouts, action_space):
-        assert observations.shape[1:] == (11,) and actions.shape[1:] == (3,) and rewards.ndim == 1
-        self.episodes = [None] * int((terminals + timeouts).sum())
-    def sample_trajectory_batch(self, batch_size, length):
-        print("what d3rlpy prints is no answer")
-        sum(range(1000))
-class dataset:
-    MDPDataset = Buffer
-class ActionSpace:
-    CONTINUOUS = 1
-"""
-
-
-def test_bench_d3rlpy_compares_with_its_sampler_and_names_what_is_missing(small_store, tmp_path, monkeypatch):
-    """In a virtual environment with only NumPy and a stub of d3rlpy."""
-    venv.create(tmp_path / "venv", symlinks=True)
-    packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
-    (packages / "numpy.pth").write_text(str(Path(np.__file__).parents[1]))
-    (packages / "d3rlpy.py").write_text(STUB)
-    python = tmp_path / "venv" / "bin" / "python"
-    monkeypatch.setattr(bench_d3rlpy, "SIZES", SIZES)
-    rows = checked(bench_d3rlpy.bench(python, rounds=1))
-    assert list(rows) == [f"data/{kind}-{size}" for size in ("64x20", "8x100") for kind in ("batch", "d3rlpy")]
-    assert all(row.baseline.name == f"data/d3rlpy-{name.rpartition('-')[2]}" for name, row in rows.items())
-    (packages / "d3rlpy.py").unlink()
-    with pytest.raises(InputError, match=r"cannot run d3rlpy \(No module named 'd3rlpy'\).*pip install d3rlpy"):
-        bench_d3rlpy.bench(python)
-    with pytest.raises(InputError, match=r"cannot run d3rlpy \(it gave no answer\)"):
-        bench_d3rlpy.bench(Path("/bin/true"))
-    with pytest.raises(InputError, match=r"cannot run /nowhere/python \(No such file"):
-        bench_d3rlpy.bench(Path("/nowhere/python"))
