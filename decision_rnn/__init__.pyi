@@ -26,8 +26,8 @@ from decision_rnn.data.datasets import import_log as import_log
 from decision_rnn.data.datasets import merge_datasets as merge_datasets
 from decision_rnn.data.sources import Source as Source
 from decision_rnn.data.sources import register_source as register_source
-from decision_rnn.data.sources.own import remove_dataset as remove_dataset
-from decision_rnn.data.sources.own import write_store as write_store
+from decision_rnn.data.sources.local import remove_dataset as remove_dataset
+from decision_rnn.data.sources.local import write_store as write_store
 from decision_rnn.data.spec import DatasetSpec as DatasetSpec
 from decision_rnn.data.store.cache import open_or_make as open_or_make
 from decision_rnn.data.store.episode import Episode as Episode

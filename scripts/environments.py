@@ -123,7 +123,7 @@ def row(environment_id: str, folder: Path) -> list[str]:
     def record() -> None:
         nonlocal dataset
         space.seed(0)
-        name = f"own/{environment_id}"
+        name = f"local/{environment_id}"
         dataset = decision_rnn.record(lambda _: space.sample(), environment_id, name, steps=300, progress=False)
 
     def train() -> None:

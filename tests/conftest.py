@@ -158,7 +158,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
             "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
             "training": {"steps": 10, "tbptt_slices": tbptt_slices},
         }
-        config = new_config({"dataset": "own/pendulum", **sections}, "test")
+        config = new_config({"dataset": "local/pendulum", **sections}, "test")
         torch.manual_seed(0)
         cap = torch.tensor([-150.0]) if rtg_cap and not cloning else None
         agent = DecisionAgent(
@@ -167,7 +167,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
             agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_cap=cap),
             config.condition,
         )
-        spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
+        spec = DatasetSpec("local/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
         returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}
         data = DataSummary.from_spec(spec, fingerprint="f" * 64, notes=("some note",), **returns)
         return TrainedAgent(agent.eval(), config, data, 10, 1.25)

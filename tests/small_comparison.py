@@ -44,10 +44,10 @@ class Inline:
 
 
 def small(output: Path, **keys: Any) -> dict[str, Any]:
-    """The keys of a comparison on own/mine: `narrow` of width 16 with one seed, four steps, and no evaluation of
+    """The keys of a comparison on local/mine: `narrow` of width 16 with one seed, four steps, and no evaluation of
     checkpoints; other keys take the place of these."""
     return {
-        "datasets": "own/mine",
+        "datasets": "local/mine",
         "variants": {"narrow": {}},
         "controls": "none",
         "seeds": 1,

@@ -58,7 +58,7 @@ def use(registries: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 def comparing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Comparison, list[str]]]:
     """Compares the plugin with minGRU in a folder; returns the comparison and the runs that were started."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
-    write_store("own/mine", pendulum_episodes(0), "Pendulum-v1")
+    write_store("local/mine", pendulum_episodes(0), "Pendulum-v1")
 
     def run(output: str, **more: object) -> tuple[Comparison, list[str]]:
         own = {"changing": {"backbone": {"name": "changing", "width": 16, "layers": 1}}, "mingru": {}}
@@ -90,7 +90,7 @@ def test_comparison_trains_runs_that_use_a_changed_plugin_anew(
     scores = [[target.returns for target in trial.targets] for trial in (*after.trials, *fresh.trials)]
     assert scores[:2] == scores[2:]
     assert scores[0] != [target.returns for target in before.trials[0].targets]
-    kept = tmp_path / "runs" / "own-mine" / "changing-seed0-earlier-1"
+    kept = tmp_path / "runs" / "local-mine" / "changing-seed0-earlier-1"
     assert trained_with(kept)[0] == before.trials[0].trained_with != after.trials[0].trained_with
     assert comparing("runs") == (after, [])
 
@@ -101,7 +101,7 @@ def test_comparison_repeats_the_evaluations_of_a_changed_metric_and_no_training(
     asked = {"variants": {"mingru": {}}, "evaluation.metrics": ["energy"], "checkpoint_episodes": 1}
     use(ENERGY)
     before, _ = comparing("runs", **asked)
-    weights = last_checkpoint(tmp_path / "runs" / "own-mine" / "mingru-seed0") / "weights.safetensors"
+    weights = last_checkpoint(tmp_path / "runs" / "local-mine" / "mingru-seed0") / "weights.safetensors"
     trained = weights.stat().st_mtime_ns
     assert comparing("runs", **asked) == (before, [])
     use(ENERGY.replace("0.0", "1.0"))
@@ -125,7 +125,7 @@ def test_comparison_repeats_the_evaluations_of_a_changed_metric_and_no_training(
 
 def test_plugin_of_an_environment_counts_for_every_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     use(PLAIN)
-    config = new_config({"dataset": "own/mine", "plugins": ["changing"]}, "test")
+    config = new_config({"dataset": "local/mine", "plugins": ["changing"]}, "test")
     assert "changing" not in code_of(config)
     monkeypatch.setitem(gymnasium.registry, "Own-v0", EnvSpec("Own-v0", "changing:Average"))
     assert "changing" in code_of(config)
@@ -139,7 +139,7 @@ def test_evaluate_says_that_the_code_changed_and_keeps_the_earlier_result(
 ) -> None:
     use(PLAIN)
     comparing("runs")
-    run = tmp_path / "runs" / "own-mine" / "changing-seed0"
+    run = tmp_path / "runs" / "local-mine" / "changing-seed0"
     ((path, content),) = ((path, path.read_text()) for path in (run / "results").iterdir())
     evaluate = ["evaluate", str(run), "--plugins", "changing"]
     capsys.readouterr()
@@ -172,13 +172,13 @@ def test_code_of_a_package_is_all_of_its_modules(use: Use, tmp_path: Path) -> No
     (package / "__init__.py").write_text("")
     (package / "kernels.py").write_text("A = 1\n")
     importlib.import_module("several")
-    config = new_config({"dataset": "own/mine", "plugins": ["several"]}, "test")
+    config = new_config({"dataset": "local/mine", "plugins": ["several"]}, "test")
     before = code_of(config)
     (package / "kernels.py").write_text("A = 2\n")
     assert changed(before, code_of(config)) == ["several"]
     assert "changing" not in before
     use(PLAIN)  # registered without being named as a plugin
-    assert "changing" in code_of(new_config({"dataset": "own/mine", "backbone": "changing"}, "test"))
+    assert "changing" in code_of(new_config({"dataset": "local/mine", "backbone": "changing"}, "test"))
 
 
 def test_code_of_a_resumed_run_differs_from_both() -> None:
@@ -195,7 +195,7 @@ def test_train_says_that_a_layer_was_never_checked_as_it_is(
 
     def train(output: str, backbone: str = "changing") -> str:
         config = {"evaluation": {"episodes": 0}, "training": {"context": 4}}
-        decision_rnn.train("own/mine", {"name": backbone, "width": 8}, steps=1, output=tmp_path / output, **config)
+        decision_rnn.train("local/mine", {"name": backbone, "width": 8}, steps=1, output=tmp_path / output, **config)
         return capsys.readouterr().out
 
     use(PLAIN)

@@ -110,7 +110,7 @@ def test_tbptt_slices_default_is_50_where_the_state_outlasts_a_slice_and_1_elsew
     ],
 )
 def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(words: str, discount: float) -> None:
-    config = parse("own/reach", *words.split())
+    config = parse("local/reach", *words.split())
     assert config.training.goal_discount == discount
     assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
 
@@ -129,7 +129,7 @@ def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(word
 def test_objective_and_optimizer_defaults_are_others_where_agents_are_asked_for_few_steps(
     words: str, objective: str, optimizer: str, rate: float
 ) -> None:
-    config = parse("own/reach", *words.split())
+    config = parse("local/reach", *words.split())
     assert config.objective.name == objective
     assert (config.training.optimizer, config.training.learning_rate) == (optimizer, rate)
     assert from_dict(to_dict(config), "again") == config

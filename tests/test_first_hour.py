@@ -95,9 +95,9 @@ def test_environment_from_recording_to_a_file_that_plays_elsewhere(
     environment_id: str, shell: Shell, tmp_path: Path
 ) -> None:
     (tmp_path / "anything.py").write_text(ANYTHING)
-    shell("record", environment_id, "--policy", "anything.at_random", "--episodes", "20", "--output", "own/first")
-    shell("data", "info", "own/first")
-    trained = shell("train", "own/first", "--output", "run", "--evaluation.episodes", "2", *SMALL)
+    shell("record", environment_id, "--policy", "anything.at_random", "--episodes", "20", "--output", "local/first")
+    shell("data", "info", "local/first")
+    trained = shell("train", "local/first", "--output", "run", "--evaluation.episodes", "2", *SMALL)
     assert "actions are scaled to" in trained  # and not to [-1, 1]
     scores = rows(shell("evaluate", "run", "--episodes", "3"))
     shell("export", "run", "--output", "policy")
@@ -153,8 +153,8 @@ class Rig(PendulumEnv):  # never registered
         self.steps = getattr(self, "steps", 0) + 1
         return *super().step(action)[:3], self.steps % 50 == 0, {}
 
-decision_rnn.record(lambda observation: -observation[2:], Rig(), "own/rig", episodes=4)
-run = decision_rnn.train("own/rig", {"name": "mingru", "width": 16, "layers": 1}, steps=5, output="rig")
+decision_rnn.record(lambda observation: -observation[2:], Rig(), "local/rig", episodes=4)
+run = decision_rnn.train("local/rig", {"name": "mingru", "width": 16, "layers": 1}, steps=5, output="rig")
 actor = run.actor(-300)
 first = actor(np.zeros(3), 0.0)
 for broken in (np.array([0, np.nan, 0]), [0, None, 0]):
@@ -169,11 +169,11 @@ assert np.isfinite(actor(np.zeros(3), 0.0)).all()  # the next good reading
 def test_agent_in_loops_of_their_own(shell: Shell, tmp_path: Path) -> None:
     """A vector of environments, with and without `done`; an environment that was never registered; a broken sensor."""
     (tmp_path / "anything.py").write_text(ANYTHING)
-    shell("record", "Pendulum-v1", "--policy", "anything.at_random", "--episodes", "5", "--output", "own/first")
-    shell("train", "own/first", "--output", "run", "--evaluation.episodes", "0", *SMALL)
+    shell("record", "Pendulum-v1", "--policy", "anything.at_random", "--episodes", "5", "--output", "local/first")
+    shell("train", "local/first", "--output", "run", "--evaluation.episodes", "0", *SMALL)
     assert "done is missing: the vector environment resets itself" in shell(python=LOOP)
     printed = shell(python=OWN)
-    assert "Rig was not made by an id: agents trained on own/rig are not evaluated, unless you register it" in printed
+    assert "Rig was not made by an id: agents trained on local/rig are not evaluated, unless you register it" in printed
     assert printed.count("entry 1 of the observation is nan: give a finite number") == 2
 
 
@@ -226,9 +226,9 @@ def test_robot_without_an_environment_from_its_log_to_its_policy(file: str, shel
     shell(python=LOG)
     shell(python=PARQUET)
     columns = ["--observations", "joint_*", "--actions", "torque", "--reward", "reward", "--episode", "trial"]
-    shell("data", "import", file, "--name", "own/robot", *columns)
-    assert "joint_0" in shell("data", "info", "own/robot")
-    assert "not evaluated" in shell("train", "own/robot", "--output", "run", *SMALL)
+    shell("data", "import", file, "--name", "local/robot", *columns)
+    assert "joint_0" in shell("data", "info", "local/robot")
+    assert "not evaluated" in shell("train", "local/robot", "--output", "run", *SMALL)
     assert "act in your own loop" in shell("evaluate", "run", code=2)
     shell("export", "run", "--output", "robot.onnx")
     assert "entry 0 of the observation is nan" in shell(python=ROBOT)
@@ -254,7 +254,7 @@ def test_layer_from_its_check_to_a_package(shell: Shell, tmp_path: Path) -> None
     (tmp_path / "pushing.py").write_text(PUSH)
     layers = tmp_path / "layers.py"
     layers.write_text(example("layers.py"))
-    shell("record", "Pendulum-v1", "--policy", "pushing.push", "--episodes", "10", "--output", "own/pushed")
+    shell("record", "Pendulum-v1", "--policy", "pushing.push", "--episodes", "10", "--output", "local/pushed")
 
     layers.write_text(example("layers.py").replace("torch.where(reset.mask[:, t, None], 0.0, state[0])", "state[0]"))
     assert "failed   resets_isolate" in shell("check", "layers.Average", code=1)  # resets were forgotten
@@ -264,7 +264,7 @@ def test_layer_from_its_check_to_a_package(shell: Shell, tmp_path: Path) -> None
     options = (
         "--seeds 2 --controls none --checkpoint_episodes 0 --evaluation.episodes 2 --plugins layers --output compared"
     )
-    compare = ["compare", "own/pushed", "--backbones", "average,mingru,gru", *options.split(), *SMALL]
+    compare = ["compare", "local/pushed", "--backbones", "average,mingru,gru", *options.split(), *SMALL]
     first = shell(*compare)
     assert "6 runs, of which 0 are done" in first
     assert "never checked" not in first
@@ -273,7 +273,7 @@ def test_layer_from_its_check_to_a_package(shell: Shell, tmp_path: Path) -> None
     assert {line.split()[0] for line in table.splitlines()} == {"average", "mingru", "gru"}
     before = json.loads((tmp_path / "compared" / "comparison.json").read_text())
 
-    run = "compared/own-pushed/average-seed0"
+    run = "compared/local-pushed/average-seed0"
     shell("package", run, "--plugins", "layers", "--output", "shared")
     scores = rows(shell("evaluate", run, "--plugins", "layers", "--episodes", "2"))
 

@@ -26,9 +26,9 @@ def test_small_run_from_data_to_score(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gymnasium.spec(CAR), "max_episode_steps", 100)
-    decision_rnn.record(push, CAR, "own/smoke", episodes=4, progress=False)
+    decision_rnn.record(push, CAR, "local/smoke", episodes=4, progress=False)
 
-    run = decision_rnn.train("own/smoke", SMALL, steps=10, output="run", progress=False)
+    run = decision_rnn.train("local/smoke", SMALL, steps=10, output="run", progress=False)
     assert run.agent.step == 10
     result = run.evaluate([50.0], episodes=2, progress=False)
     assert np.isfinite(result.targets[0].returns).all()
@@ -36,5 +36,5 @@ def test_small_run_from_data_to_score(tmp_path: Path, monkeypatch: pytest.Monkey
     agent = decision_rnn.load_agent(tmp_path / "run")
     assert agent.step == 10
     assert main(["evaluate", "run", "--episodes", "1"]) == 0
-    train = ["train", "own/smoke", "--output", "second", "--training.steps", "4", "--evaluation.episodes", "1"]
+    train = ["train", "local/smoke", "--output", "second", "--training.steps", "4", "--evaluation.episodes", "1"]
     assert main([*train, "--backbone", "lru", "--backbone.width", "16", "--backbone.layers", "1"]) == 0

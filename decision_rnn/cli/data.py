@@ -14,7 +14,7 @@ from decision_rnn.data.datasets import import_log, merge_datasets
 from decision_rnn.data.formats import d4rl, minari, ogbench
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.sources.own import remove_dataset
+from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.missing import Missing
@@ -31,11 +31,11 @@ USAGE = """usage: decision-rnn data ACTION ...
   make DATASET      make, or convert, a dataset now instead of on first use
   verify DATASET    hash every byte of a dataset again, as opening does only for files that were touched
   download DATASET  fetch the source of a dataset
-  import LOG        write a log, CSV or parquet, or an HDF5 file in D4RL's layout, as the dataset --name own/NAME
+  import LOG        write a log, CSV or parquet, or an HDF5 file in D4RL's layout, as the dataset --name local/NAME
   export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl or
                     ogbench --output FILE
-  merge NEW PARTS   write the episodes of several datasets as a new one, own/NAME
-  remove DATASET    remove an own dataset from disk
+  merge NEW PARTS   write the episodes of several datasets as a new one, local/NAME
+  remove DATASET    remove a local dataset from disk
 
 `decision-rnn data ACTION --help` shows an action's options."""
 
@@ -78,7 +78,7 @@ def _parser(action: str) -> CommandParser:
 
 def _add_import(parser: CommandParser) -> None:
     parser.add_argument("logs", nargs="+", metavar="LOG", help="CSV or parquet files, or HDF5 files in D4RL's layout")
-    parser.add_argument("--name", required=True, help="the name of the new dataset, own/NAME")
+    parser.add_argument("--name", required=True, help="the name of the new dataset, local/NAME")
     columns = parser.add_argument_group("the columns of CSV and parquet files, which have a row for every step")
     for option, text in COLUMNS.items():
         hint: Any = tuple[str, ...] if option in ("observations", "actions") else str | None
@@ -201,7 +201,10 @@ def _remove(command: Namespace) -> None:
 
 
 FORMAT_HELP = "minari, d4rl, or, for data of OGBench's tasks, ogbench"
-DATASET_HELP = {"merge": "the new dataset's name, such as own/both", "remove": "the dataset's name, such as own/mine"}
+DATASET_HELP = {
+    "merge": "the new dataset's name, such as local/both",
+    "remove": "the dataset's name, such as local/mine",
+}
 COLUMNS = {
     "observations": "the columns of an observation, as a,b,c; names may be patterns such as obs_*",
     "actions": "the columns of an action",

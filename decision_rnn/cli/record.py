@@ -48,7 +48,7 @@ def parser() -> CommandParser:
     parser.add_argument("--policy", help=text)
     text = "instead of --policy: a run's or packaged agent's folder, pretrained/NAME, or org/name"
     parser.add_argument("--agent", help=text)
-    parser.add_argument("--output", required=True, help="the name of the new dataset, own/NAME")
+    parser.add_argument("--output", required=True, help="the name of the new dataset, local/NAME")
     parser.add_argument("--episodes", type=PositiveInt | None, help="the number of episodes to play")
     text = "instead of --episodes: the minimum number of steps to play, in whole episodes"
     parser.add_argument("--steps", type=PositiveInt | None, help=text)

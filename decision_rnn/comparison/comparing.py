@@ -46,7 +46,7 @@ def compare(
 
     Runs are made in separate processes: whatever a notebook registers must be in a module named in `plugins`, and there
     are no callbacks; `evaluation={"metrics": [...]}` measures more than the return. If interrupted and called again, it
-    continues without repeating finished runs. Where data name no environment, `validation="own/held-out"` names
+    continues without repeating finished runs. Where data name no environment, `validation="local/held-out"` names
     episodes on which losses are compared.
 
     Args:
@@ -77,7 +77,7 @@ def compare(
 
     Example:
         >>> comparison = decision_rnn.compare(
-        ...     "own/swing",
+        ...     "local/swing",
         ...     ["mingru", "lru"],
         ...     controls=[],
         ...     seeds=1,

@@ -76,7 +76,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
 
     Args:
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
-            `own/mine`.
+            `local/mine`.
         path: The file to read, for D4RL's and OGBench's datasets.
         partial: Whether partial episodes are kept or dropped.
 
@@ -89,7 +89,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
         InputError: If there is no such source, the message lists the known names; or if `partial` is neither value.
 
     Example:
-        >>> dataset = decision_rnn.open_dataset("own/swing")
+        >>> dataset = decision_rnn.open_dataset("local/swing")
         >>> dataset.spec.environment_id
         'MountainCarContinuous-v0'
         >>> store = dataset.open()

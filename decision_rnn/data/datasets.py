@@ -16,7 +16,7 @@ from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.sources.own import check_new, merge_stores, write_own, write_store
+from decision_rnn.data.sources.local import check_new, merge_stores, write_local, write_store
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -38,8 +38,8 @@ def find_dataset(
 ) -> Dataset:
     """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes.
 
-    Unnamed episodes are written as `own/episodes-HASH`, where HASH depends on their contents: the same episodes are the
-    same dataset. Those of a store or of a part of a Minari dataset keep the settings of their environment.
+    Unnamed episodes are written as `local/episodes-HASH`, where HASH depends on their contents: the same episodes are
+    the same dataset. Those of a store or of a part of a Minari dataset keep the settings of their environment.
 
     Raises:
         InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
@@ -92,8 +92,8 @@ def find_dataset(
             digest.update(str((array.dtype, array.shape)).encode())
             digest.update(np.ascontiguousarray(array))
         digest.update(bytes([episode.terminated, episode.truncated]))
-    name = f"own/episodes-{digest.hexdigest()[:16]}"
-    if not SOURCES["own"].folder(name).is_dir():
+    name = f"local/episodes-{digest.hexdigest()[:16]}"
+    if not SOURCES["local"].folder(name).is_dir():
         observations, actions = spaces
         write_store(
             name,
@@ -134,7 +134,7 @@ def import_log(
         log: The path of a CSV or parquet file, a pandas or other DataFrame, or a dictionary of columns, which are read
             with `pip install 'decision-rnn[logs]'`; the path of an HDF5 file in D4RL's layout, of any task, for which
             no columns are named; or a list of these, whose episodes follow each other. A file is read into memory.
-        name: The name of the new dataset: `own/` and a word.
+        name: The name of the new dataset: `local/` and a word.
         observations: The columns of an observation, as `x,y` or a list; a name may be a pattern such as `obs_*`, and a
             parquet column may have a list of numbers in each row.
         actions: Those of an action.
@@ -164,7 +164,7 @@ def import_log(
 
     Example:
         >>> log = {"run": [1, 1, 2, 2], "x": [0, 0.1, 0, 0.2], "push": [1, 1, -1, 1], "gain": [0.1, 0.1, -0.1, 0.3]}
-        >>> dataset = decision_rnn.import_log(log, "own/cart", "x", "push", "gain", "run", progress=False)
+        >>> dataset = decision_rnn.import_log(log, "local/cart", "x", "push", "gain", "run", progress=False)
         >>> dataset.open().episodes, dataset.open().episode_returns.round(3)
         (2, array([0.2, 0.2]))
     """
@@ -198,7 +198,7 @@ def import_log(
             reader, notes = LogReader(Columns(observed, acted, **named), missing), []
             read = reader.read(logs, notes)
             episodes, columns = chain([next(read)], read), reader.entries  # known once a log has been read
-        store = write_own(
+        store = write_local(
             name,
             bar(episodes, "importing", unit=" episodes"),
             environment_id,
@@ -233,7 +233,7 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
     """Write the episodes of several datasets of one environment as a new one; the parts stay.
 
     Args:
-        name: The name of the new dataset: `own/` and a word.
+        name: The name of the new dataset: `local/` and a word.
         datasets: The names of the parts, or what `open_dataset`, `write_store` or `record` returned; their episodes
             follow in this order.
 
@@ -245,8 +245,8 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
             name is taken or invalid. Nothing is written in this case.
 
     Example:
-        >>> more = decision_rnn.record(run, "MountainCarContinuous-v0", "own/more", episodes=1, progress=False)
-        >>> decision_rnn.merge_datasets("own/both", ["own/swing", more]).open().episodes
+        >>> more = decision_rnn.record(run, "MountainCarContinuous-v0", "local/more", episodes=1, progress=False)
+        >>> decision_rnn.merge_datasets("local/both", ["local/swing", more]).open().episodes
         5
     """
     found = [find_dataset(data) for data in datasets]

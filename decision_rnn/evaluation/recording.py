@@ -10,7 +10,7 @@ import gymnasium
 
 from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.environments import describe_alteration, make_environment, settings_of
@@ -56,7 +56,7 @@ def record(
             is written is what was stepped, with all wrappers and in its spaces. An agent trained on the data is
             evaluated in the registered environment: if wrappers or arguments make this one different, or if it was not
             made by an id, a warning says so; register it under its own id.
-        name: The name of the new dataset: `own/` and a word.
+        name: The name of the new dataset: `local/` and a word.
         episodes: The number of episodes to play. Every environment of a vector plays its share, because taking the
             first episodes to end would favour short ones.
         steps: Alternatively, the minimum number of steps to play, in whole episodes.
@@ -82,12 +82,12 @@ def record(
     Example:
         >>> def push(observation):  # the way the car already rolls: position, velocity
         ...     return np.where(observation[1:] > 0, 1.0, -1.0)
-        >>> dataset = decision_rnn.record(push, "MountainCarContinuous-v0", "own/swing-up", episodes=3, progress=False)
+        >>> dataset = decision_rnn.record(push, "MountainCarContinuous-v0", "local/push", episodes=3, progress=False)
         >>> dataset.name, dataset.open().episodes
-        ('own/swing-up', 3)
+        ('local/push', 3)
 
         >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=2)
-        >>> decision_rnn.record(run, envs, "own/agent", steps=100, target_return=90, progress=False).open().steps >= 100
+        >>> decision_rnn.record(run, envs, "local/run", steps=100, target_return=90, progress=False).open().steps >= 100
         True
     """
     quota = Quota(episodes, steps)
@@ -117,7 +117,7 @@ def record(
                 f"has {altered}: register a function that makes this one under an id of its own and record in that, or "
                 "train with evaluation.episodes 0"
             )
-        if append and SOURCES["own"].folder(name).is_dir():
+        if append and SOURCES["local"].folder(name).is_dir():
             seed += open_dataset(name).open().episodes
         act = _acting(policy, environment, target_return)
         if max_episode_steps is None and (limit := step_limit(environment, None)) is not None:

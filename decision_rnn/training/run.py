@@ -61,7 +61,7 @@ class Run:
     Example:
         >>> again = decision_rnn.Run(run.folder)
         >>> again
-        Run('swing-up', mingru on own/swing, step 20)
+        Run('swing-up', mingru on local/swing, step 20)
         >>> again.config.training.context
         20
         >>> again.metrics["step"]
@@ -148,9 +148,9 @@ def train(
     """Train an agent on a dataset; `decision-rnn train` does the same.
 
     Args:
-        data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `own/mine`; a result of
+        data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `local/mine`; a result of
             `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
-            `EpisodeData`), which are stored as a dataset `own/episodes-...` named by their contents. May be left out
+            `EpisodeData`), which are stored as a dataset `local/episodes-...` named by their contents. May be left out
             if the run in `output` is resumed.
         backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
             that of `init_from`.
@@ -190,7 +190,7 @@ def train(
         ...     losses.append(metrics["loss"])
         ...     return step < 20  # False: that is enough
         >>> run = decision_rnn.train(
-        ...     "own/swing",
+        ...     "local/swing",
         ...     backbone={"name": "mingru", "width": 16, "layers": 1},
         ...     steps=1_000,
         ...     output="swing-up",
@@ -330,7 +330,7 @@ def evaluate(
         >>> len(result.targets[0].returns)
         2
         >>> print(result)  # doctest: +ELLIPSIS
-        mingru on own/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
+        mingru on local/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
         ...
     """
     import_plugins(plugins)

@@ -1,4 +1,4 @@
-"""A small dataset of the mountain car, own/swing, and an agent trained on it; making both takes a second."""
+"""A small dataset of the mountain car, local/swing, and an agent trained on it; making both takes a second."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,21 +13,21 @@ from decision_rnn import Run
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A temporary folder that holds the data and cache folders, with the dataset `own/swing`."""
+    """A temporary folder that holds the data and cache folders, with the dataset `local/swing`."""
     root = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
             patch.setenv(name, str(root / name.lower()))
         patch.setattr(gymnasium.spec(CAR), "max_episode_steps", LIMIT)
-        decision_rnn.record(push, CAR, "own/swing", episodes=4, progress=False)
+        decision_rnn.record(push, CAR, "local/swing", episodes=4, progress=False)
         yield root
 
 
 @pytest.fixture(scope="session")
 def run(folder: Path) -> Run:
-    """A run of 20 steps on `own/swing`, in the folder `swing-up`."""
+    """A run of 20 steps on `local/swing`, in the folder `swing-up`."""
     output = folder / "swing-up"
-    return decision_rnn.train("own/swing", SMALL, steps=20, output=output, progress=False, training={"log_every": 10})
+    return decision_rnn.train("local/swing", SMALL, steps=20, output=output, progress=False, training={"log_every": 10})
 
 
 @pytest.fixture

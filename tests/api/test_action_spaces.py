@@ -72,7 +72,7 @@ def test_agent_acts_within_the_environments_box_in_python_and_exported(environme
     def push(observation):
         return space.high - 0.1 * (space.high - space.low) * generator.random(space.shape)
 
-    dataset = decision_rnn.record(push, environment_id, "own/pushed", steps=200, progress=False)
+    dataset = decision_rnn.record(push, environment_id, "local/pushed", steps=200, progress=False)
     run = decision_rnn.train(dataset, steps=150, output=tmp_path / "run", evaluation={"episodes": 0}, **SMALL)
     assert run.agent.agent.action_space.low.min() == np.float32(low)
     assert run.agent.provenance.action_space == run.agent.agent.action_space
@@ -97,7 +97,7 @@ def test_agent_acts_within_the_environments_box_in_python_and_exported(environme
 def test_unbounded_actions_are_scaled_to_the_range_of_the_data_and_that_is_said(tmp_path: Path, capsys):
     generator = np.random.default_rng(0)
     dataset = decision_rnn.record(
-        lambda observation: 100 + 5 * generator.random(1), "test/OpenLever-v0", "own/open", steps=200, progress=False
+        lambda observation: 100 + 5 * generator.random(1), "test/OpenLever-v0", "local/open", steps=200, progress=False
     )
     options = SMALL | {"progress": True}
     run = decision_rnn.train(dataset, steps=50, output=tmp_path / "run", evaluation={"episodes": 0}, **options)
@@ -112,7 +112,7 @@ def test_action_whose_bounds_are_equal_is_held_there_in_python_and_exported(obje
     space = LeverAndSwitch.action_space
     space.seed(0)
     dataset = decision_rnn.record(
-        lambda observation: space.sample(), "test/LeverAndSwitch-v0", "own/switch", steps=200, progress=False
+        lambda observation: space.sample(), "test/LeverAndSwitch-v0", "local/switch", steps=200, progress=False
     )
     options = SMALL | {"objective": {"name": objective}, "agent": {"previous_action": True}}
     run = decision_rnn.train(dataset, steps=5, output=tmp_path / "run", evaluation={"episodes": 1}, **options)
@@ -137,7 +137,7 @@ def test_actions_outside_the_box_are_clipped_to_it_in_training(tmp_path: Path):
     ]
     agents = []
     for number, episode in enumerate(episodes):
-        dataset = decision_rnn.write_store(f"own/clipped-{number}", [episode], "test/Lever-v0")
+        dataset = decision_rnn.write_store(f"local/clipped-{number}", [episode], "test/Lever-v0")
         run = decision_rnn.train(dataset, steps=5, output=tmp_path / str(number), evaluation={"episodes": 0}, **SMALL)
         agents.append(run.actor(0.0))
     first, second = (agent(np.ones(2)) for agent in agents)

@@ -111,7 +111,7 @@ def histories(case: str, actor: Any, policy: Any) -> list[tuple[Any, Any]]:
 )
 def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str, tmp_path: Path) -> None:
     observations, actions, best = CASES[case]
-    dataset = decision_rnn.record(best, f"test/{case}-v0", "own/answers", episodes=60, progress=False)
+    dataset = decision_rnn.record(best, f"test/{case}-v0", "local/asked", episodes=60, progress=False)
     run = decision_rnn.train(dataset, steps=100, output=tmp_path / "run", evaluation={"episodes": 0}, **SMALL)
     assert run.agent.agent.observation_space == observations or case == "minigrid"  # whose text is left out
     result = decision_rnn.evaluate(run, episodes=5, processes=1, progress=False).targets[0]
@@ -124,7 +124,7 @@ def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str
         np.testing.assert_allclose(exported, chosen, atol=1e-4)
 
     envs = gymnasium.make_vec(f"test/{case}-v0", num_envs=3, vectorization_mode="sync")
-    played = decision_rnn.record(run, envs, "own/played", episodes=6, progress=False).open()
+    played = decision_rnn.record(run, envs, "local/played", episodes=6, progress=False).open()
     assert played.episodes == 6
     assert played.episode_returns.mean() / 10 > -0.1 * spread(actions)
 
@@ -133,8 +133,8 @@ def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str
 def test_values_of_any_space_are_the_same_in_minaris_files(case: str) -> None:
     """Those that Minari's own library reads are the environment's, and those that are read back are the same rows."""
     _, _, best = CASES[case]
-    store = decision_rnn.record(best, f"test/{case}-v0", "own/answers", episodes=2, seed=3, progress=False).open()
-    assert main(["data", "export", "own/answers", "--format", "minari", "--output", f"{case}/answers-v0"]) == 0
+    store = decision_rnn.record(best, f"test/{case}-v0", "local/asked", episodes=2, seed=3, progress=False).open()
+    assert main(["data", "export", "local/asked", "--format", "minari", "--output", f"{case}/answers-v0"]) == 0
     back = decision_rnn.open_dataset(f"minari/{case}/answers-v0").open()
     np.testing.assert_array_equal(back.table, store.table)
 
@@ -154,14 +154,14 @@ def test_number_that_is_not_finite_in_a_dict_is_named_by_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = CASES["unsorted"][2]
-    decision_rnn.record(best, "test/unsorted-v0", "own/answers", episodes=2, progress=False)
-    run = decision_rnn.train("own/answers", steps=1, output=tmp_path / "run", evaluation={"episodes": 0}, **SMALL)
+    decision_rnn.record(best, "test/unsorted-v0", "local/asked", episodes=2, progress=False)
+    run = decision_rnn.train("local/asked", steps=1, output=tmp_path / "run", evaluation={"episodes": 0}, **SMALL)
     broken = {"target": [0, np.nan], "place": [0, 0], "mode": 1}
     with pytest.raises(InputError, match=r"^entry 1 \(target, 1\) of the observation is nan"):
         run.actor()(broken)
     monkeypatch.setattr(Answer, "step", lambda self, action: (broken, 0.0, False, False, {}))
     with pytest.raises(InputError, match=r"an observation that is not finite .*: entry 1 \(target, 1\) is nan"):
-        decision_rnn.record(best, "test/unsorted-v0", "own/broken", episodes=1, progress=False)
+        decision_rnn.record(best, "test/unsorted-v0", "local/broken", episodes=1, progress=False)
 
 
 def test_sampled_actions_have_the_datas_frequencies_and_greedy_ones_the_most_frequent(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_sampled_actions_have_the_datas_frequencies_and_greedy_ones_the_most_fre
     )
     generator = np.random.default_rng(0)
     dataset = decision_rnn.record(
-        lambda seen: int(generator.random() < 0.25), "test/coin-v0", "own/coin", episodes=60, progress=False
+        lambda seen: int(generator.random() < 0.25), "test/coin-v0", "local/coin", episodes=60, progress=False
     )
     run = decision_rnn.train(dataset, steps=60, output=tmp_path / "run", evaluation={"episodes": 0}, **SMALL)
     settings: dict[str, Any] = {"episodes": 60, "progress": False}
@@ -187,7 +187,7 @@ def test_sampled_actions_have_the_datas_frequencies_and_greedy_ones_the_most_fre
 
 
 def test_sampled_actions_in_a_box_are_refused_before_training(tmp_path: Path) -> None:
-    decision_rnn.record(CASES["matrix"][2], "test/matrix-v0", "own/answers", episodes=2, progress=False)
+    decision_rnn.record(CASES["matrix"][2], "test/matrix-v0", "local/asked", episodes=2, progress=False)
     with pytest.raises(InputError, match="sampled, but the objective Supervised gives no"):
-        decision_rnn.train("own/answers", steps=1, output=tmp_path / "run", evaluation={"actions": "sampled"}, **SMALL)
+        decision_rnn.train("local/asked", steps=1, output=tmp_path / "run", evaluation={"actions": "sampled"}, **SMALL)
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -24,7 +24,7 @@ def test_evaluate_with_limits_equals_the_same_weights_in_a_run_with_that_rtg_cap
 ) -> None:
     def trained(limit: float, output: str) -> Run:
         return decision_rnn.train(
-            "own/swing",
+            "local/swing",
             SMALL,
             steps=2,
             output=output,
@@ -55,7 +55,7 @@ def test_evaluate_with_limits_equals_the_same_weights_in_a_run_with_that_rtg_cap
 def test_with_limits_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_agent(run: Run) -> None:
     before = run.agent.agent.condition.cap
     changed = with_limits(run.agent, 0.5)
-    rewards = [episode.rewards for episode in open_dataset("own/swing").open().read_episodes()]
+    rewards = [episode.rewards for episode in open_dataset("local/swing").open().read_episodes()]
     to_go = [np.cumsum(r[::-1].astype(np.float64))[::-1] for r in rewards]
     earned = np.array([one[0] for one in to_go])
     weight = np.maximum(np.round(10 * earned), 0).astype(int)  # the swing's rewards are tenths
@@ -72,7 +72,7 @@ def test_with_limits_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_a
 
 def test_with_limits_of_what_is_in_reach_changes_what_best_asks_for(inside: Path) -> None:
     judging = decision_rnn.train(
-        "own/swing", SMALL, steps=2, output="judging", progress=False, agent={"condition_at": "head"}
+        "local/swing", SMALL, steps=2, output="judging", progress=False, agent={"condition_at": "head"}
     )
     assert (judging.config.condition.reach, judging.config.condition.rtg_cap) == (0.99, 0.0)
     played: dict[str, Any] = {"episodes": 2, "processes": 1, "progress": False}
@@ -105,7 +105,7 @@ def test_best_is_refused_where_nothing_limits_what_the_agent_sees(run: Run, insi
 def test_with_limits_0_needs_no_dataset(pendulum: Callable[..., TrainedAgent]) -> None:
     trained = pendulum(rtg_cap=0.5)
     assert with_limits(trained, 0.0).agent.condition.cap is None
-    with pytest.raises(InputError, match="own/pendulum"):
+    with pytest.raises(InputError, match="local/pendulum"):
         with_limits(trained, 0.9)
 
 
@@ -118,5 +118,5 @@ def test_rtg_cap_invalid_value_cloning_agent_or_other_data_raises_input_error(
     with pytest.raises(InputError, match="condition none, which sees no return-to-go"):
         with_limits(pendulum(cloning=True), 0.0)
     other = replace(run.agent, provenance=replace(run.agent.provenance, fingerprint="0" * 64))
-    with pytest.raises(InputError, match="other contents of own/swing"):
+    with pytest.raises(InputError, match="other contents of local/swing"):
         with_limits(other, 0.9)

@@ -13,8 +13,8 @@ CELLS = (
 import numpy as np, os, signal, threading
 import decision_rnn
 decision_rnn.record(lambda observation: np.where(observation[1:] > 0, 1.0, -1.0), "MountainCarContinuous-v0",
-                    "own/notebook", episodes=4)
-run = decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=100, output="run",
+                    "local/notebook", episodes=4)
+run = decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=100, output="run",
                          training={"log_every": 10})
 """,
     """
@@ -22,7 +22,7 @@ result = run.evaluate([90.0], episodes=60, processes=2)
 print(result)
 """,
     """
-quiet = decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=20, output="quiet",
+quiet = decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=20, output="quiet",
                            progress=False)
 quiet.evaluate([90.0], episodes=1, progress=False);
 """,
@@ -30,11 +30,11 @@ quiet.evaluate([90.0], episodes=1, progress=False);
 def stop(step, metrics, agent):  # what the stop button sends
     if step == 30:
         os.kill(os.getpid(), signal.SIGINT)
-decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
+decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
                    callback=stop, training={"log_every": 10, "checkpoint_every": 20})
 """,
     """
-decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
+decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
                    resume=True, training={"log_every": 10, "checkpoint_every": 20})
 """,
 )
@@ -58,7 +58,7 @@ def test_notebook_trains_evaluates_is_interrupted_and_resumes(inside: Path) -> N
     (error,) = (output for output in stopped["outputs"] if output["output_type"] == "error")
     assert error["ename"] == "KeyboardInterrupt"
     assert "--resume`, in Python resume=True, goes on from step 30" in error["evalue"]
-    assert "Run('stopped', mingru on own/notebook, step 200)" in text(resumed)
+    assert "Run('stopped', mingru on local/notebook, step 200)" in text(resumed)
     for cell in (trained, evaluated, resumed):
         assert not [output for output in cell["outputs"] if output["output_type"] == "error"]
         assert "Warning" not in text(cell)

@@ -21,7 +21,7 @@ from decision_rnn.environments import playing
 
 
 def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:
-    store = record(push, CAR, "own/by-hand", episodes=2, seed=5, progress=False).open()
+    store = record(push, CAR, "local/by-hand", episodes=2, seed=5, progress=False).open()
     env = gymnasium.make(CAR)
     for number, episode in enumerate(store.read_episodes()):
         observation, _ = env.reset(seed=5 + number)
@@ -50,7 +50,7 @@ def test_record_vector_environment_has_the_same_episodes_in_every_autoreset_mode
             observation, _ = env.reset()
     for mode in AutoresetMode:
         envs = gymnasium.make_vec(CAR, num_envs=3, vector_kwargs={"autoreset_mode": mode})
-        dataset = record(push, envs, f"own/vector-{mode.name}", episodes=7, progress=False)
+        dataset = record(push, envs, f"local/vector-{mode.name}", episodes=7, progress=False)
         played = [episode.observations for episode in dataset.open().read_episodes()]
         assert len(played) == 7
         for observations in alone:
@@ -60,7 +60,7 @@ def test_record_vector_environment_has_the_same_episodes_in_every_autoreset_mode
 
 def test_record_of_a_run_has_the_returns_of_evaluate_and_can_be_trained_on(run: Run, inside: Path) -> None:
     envs = gymnasium.make_vec(CAR, num_envs=2)
-    dataset = record(run, envs, "own/of-agent", steps=LIMIT + 1, target_return=50, progress=False)
+    dataset = record(run, envs, "local/of-agent", steps=LIMIT + 1, target_return=50, progress=False)
     assert dataset.open().episode_lengths.tolist() == [LIMIT, LIMIT]  # whole, half of the steps each
     (target,) = run.evaluate(50, episodes=2, seed=0, processes=1, progress=False).targets
     np.testing.assert_allclose(dataset.open().episode_returns, target.returns, atol=1e-3)
@@ -82,34 +82,34 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
         wrappers.TransformReward(make(CAR), lambda reward: reward / 2),
         wrappers.RecordEpisodeStatistics(make(CAR)),
     )
-    dataset = record(push, halved, f"own/halved-{wrappers.__name__[-6:]}", episodes=2, progress=False)
+    dataset = record(push, halved, f"local/halved-{wrappers.__name__[-6:]}", episodes=2, progress=False)
     with pytest.raises(InputError, match=f"{CAR} with additional_wrappers .*TransformReward"):
         decision_rnn.train(dataset, steps=1, output="halved", progress=False)
-    dataset = record(push, watched, f"own/watched-{wrappers.__name__[-6:]}", episodes=2, progress=False)
+    dataset = record(push, watched, f"local/watched-{wrappers.__name__[-6:]}", episodes=2, progress=False)
     decision_rnn.train(dataset, steps=1, output="watched", progress=False)
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [
-        ((push, CAR, "own/none"), {}, "give one of them"),
-        ((push, CAR, "own/none"), {"episodes": 1, "steps": 1}, "give one of them"),
-        ((push, CAR, "own/none"), {"episodes": 0}, "episodes is 0: it must be a whole number of at least 1"),
-        ((push, CAR, "own/none"), {"steps": 2.5}, "steps is 2.5: it must be a whole number of at least 1"),
-        ((push, CAR, "own/none"), {"episodes": 1, "seed": True}, "seed is True: it must be a whole number"),
+        ((push, CAR, "local/none"), {}, "give one of them"),
+        ((push, CAR, "local/none"), {"episodes": 1, "steps": 1}, "give one of them"),
+        ((push, CAR, "local/none"), {"episodes": 0}, "episodes is 0: it must be a whole number of at least 1"),
+        ((push, CAR, "local/none"), {"steps": 2.5}, "steps is 2.5: it must be a whole number of at least 1"),
+        ((push, CAR, "local/none"), {"episodes": 1, "seed": True}, "seed is True: it must be a whole number"),
         ((push, CAR, "none"), {"episodes": 1}, "unknown dataset 'none'"),
-        ((push, CAR, "own/swing"), {"episodes": 1}, "own/swing exists"),
-        ((push, "MountainCarContinous-v0", "own/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
-        ((push, 3, "own/none"), {"episodes": 1}, "int is not an environment"),
-        ((3, CAR, "own/none"), {"episodes": 1}, "int cannot be recorded: give a function"),
-        ((object.__new__(Policy), CAR, "own/none"), {"episodes": 1}, "Policy cannot be recorded: give a function"),
-        (("nowhere", CAR, "own/none"), {"episodes": 1}, "nowhere"),
-        ((push, CAR, "own/none"), {"episodes": 1, "target_return": 3}, "target_return"),
-        ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),
-        ((lambda observation: (np.ones(1), None), CAR, "own/none"), {"episodes": 1}, "return the action alone"),
-        ((lambda observation: ["fast"], CAR, "own/none"), {"episodes": 1}, "an action that holds no numbers"),
-        ((push, CAR, "own/none"), {"episodes": 1, "seed": -1}, "seed is -1"),
-        ((push, CAR, "own/none"), {"episodes": 1, "max_episode_steps": 0}, "max_episode_steps is 0"),
+        ((push, CAR, "local/swing"), {"episodes": 1}, "local/swing exists"),
+        ((push, "MountainCarContinous-v0", "local/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
+        ((push, 3, "local/none"), {"episodes": 1}, "int is not an environment"),
+        ((3, CAR, "local/none"), {"episodes": 1}, "int cannot be recorded: give a function"),
+        ((object.__new__(Policy), CAR, "local/none"), {"episodes": 1}, "Policy cannot be recorded: give a function"),
+        (("nowhere", CAR, "local/none"), {"episodes": 1}, "nowhere"),
+        ((push, CAR, "local/none"), {"episodes": 1, "target_return": 3}, "target_return"),
+        ((lambda observation: 0.5, CAR, "local/none"), {"episodes": 1}, "an action of shape ()"),
+        ((lambda observation: (np.ones(1), None), CAR, "local/none"), {"episodes": 1}, "return the action alone"),
+        ((lambda observation: ["fast"], CAR, "local/none"), {"episodes": 1}, "an action that holds no numbers"),
+        ((push, CAR, "local/none"), {"episodes": 1, "seed": -1}, "seed is -1"),
+        ((push, CAR, "local/none"), {"episodes": 1, "max_episode_steps": 0}, "max_episode_steps is 0"),
     ],
 )
 def test_record_invalid_arguments_raise_input_error_and_write_nothing(
@@ -118,15 +118,15 @@ def test_record_invalid_arguments_raise_input_error_and_write_nothing(
     with pytest.raises(InputError) as caught:
         record(*arguments, progress=False, **options)
     assert told in str(caught.value)
-    assert "own/none" not in decision_rnn.data.catalog.names()
+    assert "local/none" not in decision_rnn.data.catalog.names()
 
 
 def test_record_of_actions_that_agents_are_not_trained_on_is_refused_before_it_plays(inside: Path) -> None:
     environment = PendulumEnv()
     environment.action_space = MultiBinary(3)
     with pytest.raises(InputError, match="agents act in a Box, Discrete or MultiDiscrete space"):
-        record(lambda observation: pytest.fail("it plays"), environment, "own/none", episodes=1, progress=False)
-    assert "own/none" not in decision_rnn.data.catalog.names()
+        record(lambda observation: pytest.fail("it plays"), environment, "local/none", episodes=1, progress=False)
+    assert "local/none" not in decision_rnn.data.catalog.names()
 
 
 def spin(observation: np.ndarray) -> np.ndarray:
@@ -154,7 +154,7 @@ def test_record_cuts_episodes_that_have_no_end(
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
     monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 30)
     limit = given or 30
-    store = record(spin, "Endless-v0", f"own/cut-{limit}", episodes=2, max_episode_steps=given).open()
+    store = record(spin, "Endless-v0", f"local/c-{limit}", episodes=2, max_episode_steps=given).open()
     said = "Endless-v0 has no time limit: episodes are cut after 30 steps (max_episode_steps)"
     assert (said in capsys.readouterr().err) == (given is None)
     for seed, episode in enumerate(store.read_episodes()):
@@ -187,7 +187,7 @@ def test_record_cuts_the_episodes_of_a_vector_environment_in_every_autoreset_mod
         given.append(observation.copy())
         return spin(observation)
 
-    store = record(policy, envs, f"own/cut-{mode.name}-{kind}", episodes=6, max_episode_steps=10, progress=False).open()
+    store = record(policy, envs, f"local/c-{mode.name}-{kind}", episodes=6, max_episode_steps=10, progress=False).open()
     envs.close()
     by_hand = [*cut_by_hand(0, 3, 10), *cut_by_hand(1, 3, 7)]
     played = [episode.observations for episode in store.read_episodes()]
@@ -204,7 +204,7 @@ def test_record_of_an_agent_in_a_vector_environment_starts_a_new_episode_after_a
     for mode in AutoresetMode:
         envs = gymnasium.make_vec(CAR, num_envs=2, vector_kwargs={"autoreset_mode": mode})
         store = record(
-            run, envs, f"own/memory-{mode.name}", episodes=4, target_return=50, max_episode_steps=30, progress=False
+            run, envs, f"local/memory-{mode.name}", episodes=4, target_return=50, max_episode_steps=30, progress=False
         ).open()
         assert store.episode_lengths.tolist() == [30] * 4
         for episode in store.read_episodes():
@@ -266,18 +266,18 @@ BREAKS = {
 def test_record_keeps_the_finished_episodes_when_it_breaks_off(
     kind: str, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = record(push, CAR, f"own/whole-{kind}", episodes=3, progress=False).open()
+    whole = record(push, CAR, f"local/whole-{kind}", episodes=3, progress=False).open()
     act, error, message = BREAKS[kind]
     late = int(whole.offsets[2]) + 5  # in the third episode
     with pytest.raises(error, match=message.format(2)):
-        record(push, Faulty(at_step(late, act)), f"own/broken-{kind}", episodes=9)
-    kept = decision_rnn.open_dataset(f"own/broken-{kind}").open()
+        record(push, Faulty(at_step(late, act)), f"local/broken-{kind}", episodes=9)
+    kept = decision_rnn.open_dataset(f"local/broken-{kind}").open()
     np.testing.assert_array_equal(kept.table, whole.table[: whole.offsets[2]])
     assert kept.terminated.all()
     assert kind != "unplugged" or f"2 episodes ({kept.steps} steps) in {kept.path}" in capsys.readouterr().err
     with pytest.raises(error):  # in the first episode: nothing is finished, nothing is written
-        record(push, Faulty(at_step(5, act)), f"own/nothing-{kind}", episodes=9, progress=False)
-    assert f"own/nothing-{kind}" not in decision_rnn.data.catalog.names()
+        record(push, Faulty(at_step(5, act)), f"local/nothing-{kind}", episodes=9, progress=False)
+    assert f"local/nothing-{kind}" not in decision_rnn.data.catalog.names()
 
 
 def test_record_of_a_policy_whose_action_is_not_finite_names_the_action_and_does_not_step(inside: Path) -> None:
@@ -287,9 +287,9 @@ def test_record_of_a_policy_whose_action_is_not_finite_names_the_action_and_does
     with pytest.raises(
         InputError, match=r"the policy gave an action that is not finite in float32: entry 0 is nan; .*1 episode"
     ):
-        record(lambda o: push(o) * (1.0 if next(calls) < 120 else np.nan), environment, "own/nan-action", episodes=9)
+        record(lambda o: push(o) * (1.0 if next(calls) < 120 else np.nan), environment, "local/nan-action", episodes=9)
     assert len(steps) == 120
-    assert decision_rnn.open_dataset("own/nan-action").open().episodes == 1
+    assert decision_rnn.open_dataset("local/nan-action").open().episodes == 1
 
 
 def test_record_vector_environment_keeps_the_finished_episodes(inside: Path) -> None:
@@ -297,8 +297,8 @@ def test_record_vector_environment_keeps_the_finished_episodes(inside: Path) -> 
         [lambda: gymnasium.make(CAR), lambda: Faulty(at_step(150, lambda o, r: (o, np.nan)))]
     )
     with pytest.raises(InputError, match=r"a reward that is not finite in float32: nan; .* 2 episodes"):
-        record(push, envs, "own/vector-broken", episodes=9, progress=False)
-    assert decision_rnn.open_dataset("own/vector-broken").open().terminated.tolist() == [True, True]
+        record(push, envs, "local/vector-broken", episodes=9, progress=False)
+    assert decision_rnn.open_dataset("local/vector-broken").open().terminated.tolist() == [True, True]
 
 
 def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,30 +311,30 @@ def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, m
 
     monkeypatch.setattr(Episode, "validate", interrupted)
     with pytest.raises(KeyboardInterrupt, match="interrupted; what was finished is kept, 1 episode"):
-        record(push, CAR, "own/while-written", episodes=5, progress=False)
-    assert decision_rnn.open_dataset("own/while-written").open().episodes == 1
+        record(push, CAR, "local/while-written", episodes=5, progress=False)
+    assert decision_rnn.open_dataset("local/while-written").open().episodes == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_record_with_append_goes_on_with_the_next_seed(inside: Path) -> None:
-    whole = record(push, CAR, "own/at-once", episodes=3, seed=7, progress=False).open()
-    record(push, Faulty(at_step(0, unplug)), "own/piecewise", episodes=2, seed=7, progress=False)
+    whole = record(push, CAR, "local/at-once", episodes=3, seed=7, progress=False).open()
+    record(push, Faulty(at_step(0, unplug)), "local/piecewise", episodes=2, seed=7, progress=False)
     with pytest.raises(TimeoutError):
         broken = Faulty(at_step(int(whole.episode_lengths[2]) + 5, unplug))
-        record(push, broken, "own/piecewise", episodes=2, seed=7, progress=False, append=True)
-    assert decision_rnn.open_dataset("own/piecewise").open().fingerprint == whole.fingerprint
+        record(push, broken, "local/piecewise", episodes=2, seed=7, progress=False, append=True)
+    assert decision_rnn.open_dataset("local/piecewise").open().fingerprint == whole.fingerprint
     with pytest.raises(
-        InputError, match=r"own/piecewise has episodes of MountainCarContinuous-v0 .* and these are of Pend"
+        InputError, match=r"local/piecewise has episodes of MountainCarContinuous-v0 .* and these are of Pend"
     ):
-        record(lambda observation: np.zeros(1), "Pendulum-v1", "own/piecewise", episodes=1, append=True)
+        record(lambda observation: np.zeros(1), "Pendulum-v1", "local/piecewise", episodes=1, append=True)
 
 
 def test_agent_of_an_environment_without_a_limit_is_evaluated_for_as_long_as_the_data(
     inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
-    record(spin, "Endless-v0", "own/endless", episodes=1, max_episode_steps=40, progress=False)
-    dataset = record(spin, "Endless-v0", "own/endless", episodes=1, max_episode_steps=23, append=True, progress=False)
+    record(spin, "Endless-v0", "local/endless", episodes=1, max_episode_steps=40, progress=False)
+    dataset = record(spin, "Endless-v0", "local/endless", episodes=1, max_episode_steps=23, append=True, progress=False)
     run = decision_rnn.train(dataset, SMALL, steps=1, output="endless", progress=False)
     assert run.agent.provenance.longest_episode == 40
     result = decision_rnn.evaluate("endless", -100, episodes=2, processes=1, progress=False)
@@ -364,7 +364,7 @@ def test_agent_is_trained_and_evaluated_on_data_of_an_environment_whose_factory_
     environment = {"id": lambda: name, "object": lambda: gymnasium.make(name)}.get(
         kind, lambda: gymnasium.make_vec(name, num_envs=2)
     )()
-    dataset = record(spin, environment, f"own/{factory.__name__}-{kind}", episodes=2)
+    dataset = record(spin, environment, f"local/{factory.__name__}-{kind}", episodes=2)
     assert capsys.readouterr().err == ""  # neither another environment nor without a time limit
     store = dataset.open()
     assert store.episode_lengths.tolist() == [200, 200]
@@ -388,7 +388,7 @@ def test_record_in_a_wrapped_environment_writes_what_was_stepped_and_says_what_e
     kind: str, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrap = WRAPPERS[kind]
-    dataset = record(spin, wrap(gymnasium.make("Pendulum-v1")), f"own/wrapped-{kind}", episodes=2)
+    dataset = record(spin, wrap(gymnasium.make("Pendulum-v1")), f"local/wrapped-{kind}", episodes=2)
     (line,) = capsys.readouterr().err.splitlines()
     assert "are not evaluated in Pendulum-v1 as it is registered, since this one has additional_wrappers" in line
     assert "register a function that makes this one under an id of its own" in line
@@ -410,7 +410,7 @@ def test_record_in_a_wrapped_environment_writes_what_was_stepped_and_says_what_e
 
 def test_record_of_stacked_frames_ravels_them(inside: Path) -> None:
     framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
-    store = record(lambda observation: spin(observation[-1]), framed, "own/framed", episodes=1).open()
+    store = record(lambda observation: spin(observation[-1]), framed, "local/framed", episodes=1).open()
     frames = store.observations.reshape(-1, 3, 3)
     np.testing.assert_array_equal(frames[1:, 1], frames[:-1, 2])
 
@@ -444,7 +444,7 @@ def test_record_in_an_environment_that_was_never_registered_writes_data_of_no_en
     make: Any, inside: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     limited, environment = "limited" in request.node.name, make()
-    name = f"own/{request.node.callspec.id}-dial"
+    name = f"local/{request.node.callspec.id}-dial"
     dataset = record(push_dial, environment, name, episodes=2, seed=3)
     first, *others = capsys.readouterr().err.splitlines()
     assert f"was not made by an id: agents trained on {name} are not evaluated, unless you register it" in first

@@ -41,7 +41,7 @@ def test_repr_and_config_of_a_run_do_not_load_its_weights(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("decision_rnn.training.checkpoint.load_agent", lambda *arguments: pytest.fail("loads weights"))
-    assert repr(Run(run.folder)) == f"Run({str(run.folder)!r}, mingru on own/swing, step 20)"
+    assert repr(Run(run.folder)) == f"Run({str(run.folder)!r}, mingru on local/swing, step 20)"
     assert Run(run.folder).config.training.steps == 20
     assert repr(Run("nowhere")) == "Run('nowhere')"
 
@@ -55,13 +55,13 @@ def test_callback_gets_step_metrics_and_agent_and_leaves_the_weights_unchanged(r
         np.random.normal()
 
     options = {"output": "watched", "training": {"log_every": 10}, "callback": watch}
-    watched = train("own/swing", **{**QUICK, "steps": 20}, **options)
+    watched = train("local/swing", **{**QUICK, "steps": 20}, **options)
     assert seen == [
         (step, loss, step, False) for step, loss in zip(*(run.metrics[k] for k in ("step", "loss")), strict=True)
     ]
     assert weights(watched) == weights(run)
     with pytest.raises(ZeroDivisionError):
-        train("own/swing", **QUICK, output="failed", callback=lambda *now: 1 / 0)
+        train("local/swing", **QUICK, output="failed", callback=lambda *now: 1 / 0)
 
 
 @pytest.mark.parametrize("no", [False, np.False_])
@@ -69,18 +69,18 @@ def test_callback_returning_false_stops_training_and_resume_gives_identical_weig
     run: Run, inside: Path, no: bool
 ) -> None:
     options = {"output": "stopped", "training": {"log_every": 10}}
-    stopped = train("own/swing", **{**QUICK, "steps": 20}, **options, callback=lambda *now: no)
+    stopped = train("local/swing", **{**QUICK, "steps": 20}, **options, callback=lambda *now: no)
     assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
-    again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True, callback=lambda *now: None)
+    again = train("local/swing", **{**QUICK, "steps": 20}, **options, resume=True, callback=lambda *now: None)
     assert again.agent.step == 20
     assert weights(again) == weights(run)
 
 
 def test_train_and_evaluate_with_progress_false_print_nothing(inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = train("own/swing", **QUICK, output="silent", evaluation={"target_returns": [1e6]})
+    run = train("local/swing", **QUICK, output="silent", evaluation={"target_returns": [1e6]})
     run.evaluate(episodes=1, progress=False)
     assert capfd.readouterr() == ("", "")
-    train("own/swing", **{**QUICK, "progress": True}, output="told", evaluation={"target_returns": [1e6]})
+    train("local/swing", **{**QUICK, "progress": True}, output="told", evaluation={"target_returns": [1e6]})
     told = capfd.readouterr()
     assert "training steps" in told.out
     assert "warning: a score at 1e+06 would be based on little" in told.err
@@ -88,7 +88,7 @@ def test_train_and_evaluate_with_progress_false_print_nothing(inside: Path, capf
 
 def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) -> None:
     """The same episodes give the same weights in every form."""
-    dataset = open_dataset("own/swing")
+    dataset = open_dataset("local/swing")
     episodes = list(play_episodes(CAR, push, 4))
     buffers = [
         EpisodeBuffer(
@@ -108,7 +108,7 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
         minari.create_dataset_from_buffers("car/swing-v0", buffers, env=CAR, **options)
     loaded = minari.load_dataset("car/swing-v0")
     elsewhere = EpisodeStore.write(inside / "store", episodes, environment_id=CAR, source={})
-    expected = weights(train("own/swing", **QUICK, output="name"))
+    expected = weights(train("local/swing", **QUICK, output="name"))
     forms: dict[str, Any] = {
         "dataset": dataset,
         "store": dataset.open(),
@@ -123,7 +123,7 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
         environment_id = CAR if form in ("minari-episodes", "list", "generator") else None
         run = train(data, **QUICK, output=form, environment_id=environment_id)
         assert weights(run) == expected, form
-        assert run.config.dataset.partition("/")[0] == ("minari" if form in ("minari", "minari-name") else "own")
+        assert run.config.dataset.partition("/")[0] == ("minari" if form in ("minari", "minari-name") else "local")
     some = loaded.filter_episodes(lambda episode: episode.id in (0, 2))
     run = train(some, **QUICK, output="some")
     assert open_dataset(run.config.dataset).open().episodes == 2
@@ -133,10 +133,10 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
 def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(inside: Path) -> None:
     """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
     envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
-    decision_rnn.record(push, envs, "own/fast-goal", episodes=3, progress=False)
-    store = open_dataset("own/fast-goal").open()
+    decision_rnn.record(push, envs, "local/fast-goal", episodes=3, progress=False)
+    store = open_dataset("local/fast-goal").open()
     if "car/fast-goal-v0" not in minari.list_local_datasets():
-        assert main(["data", "export", "own/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
+        assert main(["data", "export", "local/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
     some = minari.load_dataset("car/fast-goal-v0").filter_episodes(lambda episode: episode.id < 2)
     part = Selection(store, np.arange(store.episodes) < 2)
     names = set()
@@ -152,32 +152,32 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [
-        (("own/swin",), {}, "there is no dataset own/swin"),
+        (("local/swin",), {}, "there is no dataset local/swin"),
         (([],), {}, "environment_id"),
         ((3,), {}, "int is not a dataset"),
         (([3],), {"environment_id": CAR}, "of type int"),
-        (("own/swing", {"name": "mingru", "widht": 3}), {}, "backbone.widht"),
-        (("own/swing",), {"steps": "many"}, "training.steps is 'many'"),
-        (("own/swing",), {"seed": -1}, "seed is -1"),
-        (("own/swing",), {"batch_size": 3}, "did you mean training.batch_size"),
-        (("own/swing",), {"training": {"batch_sice": 3}}, "training.batch_sice"),
-        (("own/swing",), {"training": 3}, "training is 3"),
-        (("own/swing",), {"dataset": "hopper-medium"}, "dataset is 'hopper-medium' beside the data given first"),
+        (("local/swing", {"name": "mingru", "widht": 3}), {}, "backbone.widht"),
+        (("local/swing",), {"steps": "many"}, "training.steps is 'many'"),
+        (("local/swing",), {"seed": -1}, "seed is -1"),
+        (("local/swing",), {"batch_size": 3}, "did you mean training.batch_size"),
+        (("local/swing",), {"training": {"batch_sice": 3}}, "training.batch_sice"),
+        (("local/swing",), {"training": 3}, "training is 3"),
+        (("local/swing",), {"dataset": "hopper-medium"}, "dataset is 'hopper-medium' beside the data given first"),
         (
-            ("own/swing",),
+            ("local/swing",),
             {"environment_id": "Nonsense-v9"},
             "environment_id is 'Nonsense-v9', which this dataset defines",
         ),
         (([],), {"environment_id": CAR, "path": "a.hdf5"}, "path is 'a.hdf5': it is the file of a dataset that"),
-        (("own/swing",), {"steps": 3, "training": {"steps": 3}}, "leave one of the two out"),
-        (("own/swing",), {"plugins": ["no_such_module"]}, "no_such_module"),
-        (("own/swing",), {"plugins": "layers"}, "plugins is 'layers': it must be a list of modules' names"),
-        (("own/swing",), {"plugins": [3]}, "--plugins: the module 3 cannot be imported"),
-        (("own/swing",), {"output": 3}, "output is 3: it must be the path of a folder"),
-        (("own/swing",), {"path": 3}, "path is 3: it must be text or null"),
-        (("own/swing",), {"output": "/dev/null/run"}, "/dev/null/run"),
-        (("own/swing",), {"resume": True, "output": "nothing"}, "nothing is not a run folder"),
-        (("own/swing",), {"evaluation": {"episodes": -1}}, "evaluation.episodes is -1"),
+        (("local/swing",), {"steps": 3, "training": {"steps": 3}}, "leave one of the two out"),
+        (("local/swing",), {"plugins": ["no_such_module"]}, "no_such_module"),
+        (("local/swing",), {"plugins": "layers"}, "plugins is 'layers': it must be a list of modules' names"),
+        (("local/swing",), {"plugins": [3]}, "--plugins: the module 3 cannot be imported"),
+        (("local/swing",), {"output": 3}, "output is 3: it must be the path of a folder"),
+        (("local/swing",), {"path": 3}, "path is 3: it must be text or null"),
+        (("local/swing",), {"output": "/dev/null/run"}, "/dev/null/run"),
+        (("local/swing",), {"resume": True, "output": "nothing"}, "nothing is not a run folder"),
+        (("local/swing",), {"evaluation": {"episodes": -1}}, "evaluation.episodes is -1"),
     ],
 )
 def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any, told: str, inside: Path) -> None:
@@ -200,19 +200,25 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: run.evaluate(3, state="windows"), "recurrent or window"),
         (lambda run: run.evaluate(3, processes=0), "processes"),
         (lambda run: run.evaluate(3, window=5), "window is 5 but the state is carried"),
-        (lambda run: decision_rnn.compare("own/swing", dataset="hopper-medium"), "dataset is 'hopper-medium'"),
+        (lambda run: decision_rnn.compare("local/swing", dataset="hopper-medium"), "dataset is 'hopper-medium'"),
         (lambda run: Run("nowhere").metrics, "nowhere"),
         (lambda run: decision_rnn.compare([]), "no dataset"),
-        (lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", partial="drop")]), "path or partial"),
-        (lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", "hopper.hdf5")]), "path or partial"),
-        (lambda run: open_dataset("own/swing", partial="Keep"), "partial is 'Keep': it must be keep or drop"),
-        (lambda run: decision_rnn.compare("own/swing", ["mingur"]), "mingru"),
-        (lambda run: decision_rnn.compare("own/swing", seeds=0), "seeds"),
-        (lambda run: decision_rnn.compare("own/swing", seeds="three"), "seeds is 'three': it must be a whole number"),
-        (lambda run: decision_rnn.compare("own/swing", output=3), "output is 3"),
+        (
+            lambda run: decision_rnn.compare(["local/swing", open_dataset("local/no", partial="drop")]),
+            "path or partial",
+        ),
+        (
+            lambda run: decision_rnn.compare(["local/swing", open_dataset("local/no", "hopper.hdf5")]),
+            "path or partial",
+        ),
+        (lambda run: open_dataset("local/swing", partial="Keep"), "partial is 'Keep': it must be keep or drop"),
+        (lambda run: decision_rnn.compare("local/swing", ["mingur"]), "mingru"),
+        (lambda run: decision_rnn.compare("local/swing", seeds=0), "seeds"),
+        (lambda run: decision_rnn.compare("local/swing", seeds="three"), "seeds is 'three': it must be a whole number"),
+        (lambda run: decision_rnn.compare("local/swing", output=3), "output is 3"),
         (lambda run: run.evaluate(3, output=3), "output is 3"),
         (lambda run: Run(run.folder, plugins="layers").agent, "plugins is 'layers'"),
-        (lambda run: decision_rnn.compare("own/swing", executor="slurm"), "slurm"),
+        (lambda run: decision_rnn.compare("local/swing", executor="slurm"), "slurm"),
     ],
 )
 def test_evaluate_compare_and_run_invalid_arguments_raise_input_error(
@@ -230,7 +236,7 @@ def test_evaluate_imports_the_plugins_of_an_agent_in_memory(
     """As after a run was unpickled, or its module was removed to be imported again."""
     (inside / "plugin_of_a_run.py").write_text("")
     monkeypatch.syspath_prepend(inside)
-    trained = train("own/swing", **QUICK, output="plugged", plugins=["plugin_of_a_run"])
+    trained = train("local/swing", **QUICK, output="plugged", plugins=["plugin_of_a_run"])
     options: dict[str, Any] = {"episodes": 1, "processes": 1, "progress": False}
     del sys.modules["plugin_of_a_run"]
     with pytest.raises(InputError, match="needs the plugin plugin_of_a_run"):
@@ -257,7 +263,7 @@ def test_compare_recorded_command_reproduces_the_same_plan(
     asked: list[tuple[Any, str]] = []
     monkeypatch.setattr("decision_rnn.comparison.compare.compare", lambda plan, command: asked.append((plan, command)))
     decision_rnn.compare(
-        open_dataset("own/swing"),
+        open_dataset("local/swing"),
         [],
         variants={"a": {"backbone": MinGRUConfig(width=16)}, "b": {"backbone": SMALL, "training": {"context": 9}}},
         controls=(),
@@ -274,12 +280,12 @@ def test_compare_recorded_command_reproduces_the_same_plan(
         condition={"rtg_cap": 0.0},
         evaluation={"target_returns": [np.float64(60.0)], "seed": np.int64(0)},
     )
-    decision_rnn.compare("own/swing", backbones="lru,mingru", controls="none")
-    decision_rnn.compare(["own/swing"])
+    decision_rnn.compare("local/swing", backbones="lru,mingru", controls="none")
+    decision_rnn.compare(["local/swing"])
     for plan, command in list(asked):
         eval(command, {"decision_rnn": decision_rnn})
         assert asked.pop() == (plan, command)
-    assert asked[-1][1] == "decision_rnn.compare(datasets=['own/swing'])"
+    assert asked[-1][1] == "decision_rnn.compare(datasets=['local/swing'])"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -296,13 +302,13 @@ def test_interrupted_train_finishes_its_step_writes_a_checkpoint_and_resumes_to_
     options = {**QUICK, "steps": 20, "output": "interrupted", "training": {"log_every": 10}}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
         patch.setattr(Trainer, "step", interrupted_in_its_seventh)
-        train("own/swing", **options)
+        train("local/swing", **options)
     assert str(caught.value) == (
         "interrupted at step 7; `decision-rnn train --output interrupted --resume`, in Python resume=True, goes on "
         "from step 7"
     )
     assert signal.getsignal(number) == handler
-    again = train("own/swing", **options, resume=True)
+    again = train("local/swing", **options, resume=True)
     assert again.metrics["step"].tolist() == [10, 20]
     assert weights(again) == weights(run)
 
@@ -316,8 +322,8 @@ def test_callback_is_interrupted_at_once_and_a_second_interruption_ends_the_step
 
     options = {**QUICK, "steps": 20, "training": {"log_every": 5}}
     with pytest.raises(KeyboardInterrupt, match="interrupted at step 5;"):
-        train("own/swing", **options, output="callback", callback=interrupt)
-    assert weights(train("own/swing", **options, output="callback", resume=True)) == weights(run)
+        train("local/swing", **options, output="callback", callback=interrupt)
+    assert weights(train("local/swing", **options, output="callback", resume=True)) == weights(run)
 
     def twice(trainer: Trainer, batch: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
@@ -325,14 +331,14 @@ def test_callback_is_interrupted_at_once_and_a_second_interruption_ends_the_step
 
     monkeypatch.setattr(Trainer, "step", twice)
     with pytest.raises(KeyboardInterrupt):
-        train("own/swing", **options, output="twice")
+        train("local/swing", **options, output="twice")
 
 
 def test_command_resumes_from_the_folder_alone_and_says_at_which_step(
     run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {**QUICK, "steps": 20, "evaluation": {"episodes": 0}}
-    train("own/swing", **options, training={"log_every": 10}, output="stopped", callback=lambda *now: False)
+    train("local/swing", **options, training={"log_every": 10}, output="stopped", callback=lambda *now: False)
     assert main(["train", "--output", "stopped", "--resume"]) == 0
     assert "resuming stopped at step 10\n" in capsys.readouterr().out
     assert weights(Run("stopped")) == weights(run)
@@ -347,12 +353,12 @@ def test_command_resumes_from_the_folder_alone_and_says_at_which_step(
 def test_train_in_python_resumes_from_the_folder_alone(run: Run, inside: Path) -> None:
     stopping = {"output": "stopped", "callback": lambda *now: False}
     options = {**QUICK, "steps": 20, "seed": 3, "training": {"log_every": 5}}
-    train("own/swing", **options, **stopping)
+    train("local/swing", **options, **stopping)
     once = train(resume=True, **stopping)
-    assert (once.agent.step, once.config.seed, once.config.dataset) == (10, 3, "own/swing")
+    assert (once.agent.step, once.config.seed, once.config.dataset) == (10, 3, "local/swing")
     with pytest.raises(InputError, match="stopped was started with seed 3, not 0"):
         train(resume=True, output="stopped", seed=0)
-    whole = train("own/swing", **options, output="whole")
+    whole = train("local/swing", **options, output="whole")
     assert weights(train(resume=True, output=Path("stopped"))) == weights(whole)
     with pytest.raises(InputError, match=r"no data were named: give a dataset, or resume=True with the output"):
         train(output="other")
@@ -361,7 +367,7 @@ def test_train_in_python_resumes_from_the_folder_alone(run: Run, inside: Path) -
 def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_from_the_new_data(
     run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = decision_rnn.record(lambda seen: 0.5 * push(seen), CAR, "own/half", episodes=2, seed=9, progress=False)
+    other = decision_rnn.record(lambda seen: 0.5 * push(seen), CAR, "local/half", episodes=2, seed=9, progress=False)
     still = {"learning_rate": 0.0, "steps": 3}
     again = train(other, init_from=run, output="again", training=still, evaluation={"episodes": 0})
     assert f"starts from {run.folder}, step 20: its weights, its normalisation" in capsys.readouterr().out
@@ -374,7 +380,7 @@ def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_fro
     assert after["encoder.mean"].tolist() != other.open().observation_mean.tolist()
     assert again.agent.provenance.fingerprint == other.open().fingerprint
 
-    words = ["train", "own/half", "--init_from", str(run.folder), "--evaluation.episodes", "0", "--output", "words"]
+    words = ["train", "local/half", "--init_from", str(run.folder), "--evaluation.episodes", "0", "--output", "words"]
     assert main([*words, "--training.steps", "3", "--training.learning_rate", "0"]) == 0
     assert weights(Run("words")) == weights(again)
     assert main(["train", "--output", "words", "--resume"]) == 0
@@ -387,32 +393,32 @@ def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_fro
         ({"backbone": {"width": 32}}, "the weights of init_from {0} have other shapes than this run's"),
         ({"init_from": "runs/none"}, "there is no run runs/none"),
         ({"init_from": 3}, "init_from is 3: it must be text or null"),
-        ({"init_from": "pretrained/hopper-medium"}, "sees 11 entries of an observation and has 3 actions, but own/"),
+        ({"init_from": "pretrained/hopper-medium"}, "sees 11 entries of an observation and has 3 actions, but local/"),
     ],
 )
 def test_train_from_weights_that_do_not_fit_is_one_sentence(
     run: Run, inside: Path, keys: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=re.escape(message.format(run.folder))):
-        train("own/swing", output="fit", **{"init_from": run, "evaluation": {"episodes": 0}, **keys})
+        train("local/swing", output="fit", **{"init_from": run, "evaluation": {"episodes": 0}, **keys})
 
 
 def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
     """As in a notebook widget or a service, where no signal handler can be set."""
     with ThreadPoolExecutor(1) as pool:
-        trained = pool.submit(train, "own/swing", **QUICK, output="thread").result()
+        trained = pool.submit(train, "local/swing", **QUICK, output="thread").result()
     assert trained.evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
 
 
 def test_notebook_shows_runs_results_stores_and_actors_as_small_tables(run: Run, inside: Path) -> None:
     result = run.evaluate([90.0], episodes=1, progress=False, output="scores")
-    shown = [thing._repr_html_() for thing in (run, result, open_dataset("own/swing").open(), run.actor(90.0))]
+    shown = [thing._repr_html_() for thing in (run, result, open_dataset("local/swing").open(), run.actor(90.0))]
     for text in shown:
         root = ElementTree.fromstring(text)
         assert root.tag == "table"
         assert 2 < len(list(root.iter("td"))) < 20
     assert "<td>20 of 20</td>" in shown[0]
     assert f"<td>{result.targets[0].return_mean:.1f} ± 0.0</td>" in shown[1]
-    assert "<caption>own/swing</caption>" in shown[2]
+    assert "<caption>local/swing</caption>" in shown[2]
     assert "<td>90</td>" in shown[3]
     assert "<td>&lt;b&gt;</td>" in Run("<b>")._repr_html_()

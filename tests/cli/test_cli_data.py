@@ -101,10 +101,10 @@ def stamp_as_verified(folder: Path) -> None:
 def test_data_export_to_d4rl_and_minari_keeps_the_fingerprint(file: Path, store: EpisodeStore, tmp_path: Path) -> None:
     export = ["data", "export", NAME, "--path", str(file)]
     assert main([*export, "--format", "d4rl", "--output", str(tmp_path / "new" / "copy.hdf5")]) == 0
-    assert main([*export, "--format", "minari", "--output", "own/copy-v0"]) == 0
+    assert main([*export, "--format", "minari", "--output", "local/copy-v0"]) == 0
     assert open_dataset(NAME, path=tmp_path / "new" / "copy.hdf5").open().fingerprint == store.fingerprint
-    assert open_dataset("minari/own/copy-v0").open().fingerprint == store.fingerprint
-    dataset = minari.load_dataset("own/copy-v0")
+    assert open_dataset("minari/local/copy-v0").open().fingerprint == store.fingerprint
+    dataset = minari.load_dataset("local/copy-v0")
     assert (dataset.total_episodes, dataset.total_steps) == (store.episodes, store.steps)
     assert dataset.recover_environment().spec.id == "Hopper-v4"
     assert minari.get_normalized_score(dataset, np.array([3234.3])) == 1.0
@@ -179,7 +179,7 @@ def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
         ("export", ["--format", "minari", "--output", "../x-v0"], "'../x-v0' is not a Minari id"),
         (
             "export",
-            ["--format", "minari", "--output", "own/there-v0"],
+            ["--format", "minari", "--output", "local/there-v0"],
             "there-v0 exists: remove it, or name another --output",
         ),
     ],
@@ -194,7 +194,7 @@ def test_data_info_and_export_refuse_an_output_before_they_open_the_dataset(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Opening a dataset may convert or collect it for minutes."""
-    (tmp_path / "minari" / "own" / "there-v0").mkdir(parents=True)
+    (tmp_path / "minari" / "local" / "there-v0").mkdir(parents=True)
 
     def opened(dataset: Dataset) -> None:
         pytest.fail("the dataset was opened")
@@ -249,16 +249,28 @@ def test_data_import_writes_a_log_and_names_what_is_wrong_with_it(
 ) -> None:
     log = tmp_path / "log.csv"
     log.write_text("run,x,u,r\n1,0.5,1,10\n1,0.6,1,20\n2,,1,5\n")
-    words = ["data", "import", str(log), "--name", "own/log", "--observations", "x", "--actions", "u", "--reward", "r"]
+    words = [
+        "data",
+        "import",
+        str(log),
+        "--name",
+        "local/log",
+        "--observations",
+        "x",
+        "--actions",
+        "u",
+        "--reward",
+        "r",
+    ]
     assert main([*words, "--episode", "ruin"]) == 2
     assert "no column 'ruin', given for episode: did you mean run?" in capsys.readouterr().err
     assert main([*words, "--episode", "run"]) == 2
     assert "row 2 has no finite number in the column x" in capsys.readouterr().err
     assert main([*words, "--episode", "run", "--missing", "drop_episode"]) == 0
-    assert "own/log: 1 episode, 2 steps, returns 30 to 30" in capsys.readouterr().out
-    assert main(["data", "export", "own/log", "--format", "d4rl", "--output", str(tmp_path / "log.hdf5")]) == 0
-    assert main(["data", "import", str(tmp_path / "log.hdf5"), "--name", "own/again"]) == 0
-    assert open_dataset("own/again").open().fingerprint == open_dataset("own/log").open().fingerprint
+    assert "local/log: 1 episode, 2 steps, returns 30 to 30" in capsys.readouterr().out
+    assert main(["data", "export", "local/log", "--format", "d4rl", "--output", str(tmp_path / "log.hdf5")]) == 0
+    assert main(["data", "import", str(tmp_path / "log.hdf5"), "--name", "local/again"]) == 0
+    assert open_dataset("local/again").open().fingerprint == open_dataset("local/log").open().fingerprint
 
 
 def test_data_without_an_action_prints_help(capsys: pytest.CaptureFixture[str]) -> None:

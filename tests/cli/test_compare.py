@@ -208,9 +208,9 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
         Episode(generator.normal(size=(9, 3)), generator.uniform(-1, 1, (8, 1)), generator.normal(size=8), False, True)
         for _ in range(5)
     ]
-    write_store("own/mine", episodes, environment_id="Pendulum-v1")
+    write_store("local/mine", episodes, environment_id="Pendulum-v1")
     config = file(
-        "dataset: own/mine\ncontrols: none\nseeds: 1\njobs: 1\ncheckpoint_episodes: 0\n"
+        "dataset: local/mine\ncontrols: none\nseeds: 1\njobs: 1\ncheckpoint_episodes: 0\n"
         "backbone: {width: 16, layers: 1}\ntraining: {steps: 20, context: 4, log_every: 1, precision: fp32}\n"
         "evaluation: {episodes: 1}\nvariants:\n"
         "  bad: {training: {learning_rate: 1.0e+30}}\n  good: {}\n"
@@ -219,9 +219,9 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     assert main(["compare", "--config", config, "--output", str(output)]) == 1
     printed = capfd.readouterr()
     assert "2 variants x 1 dataset x 1 seed: 2 runs, of which 0 are done; 1 at a time" in printed.out
-    assert "own-mine/bad-seed0 failed: of the last 10 steps no loss or gradient is finite" in printed.err
+    assert "local-mine/bad-seed0 failed: of the last 10 steps no loss or gradient is finite" in printed.err
     assert "Traceback" not in printed.err
-    assert "- bad on own/mine, seed 0: of the last 10 steps no loss or gradient is finite" in printed.out
+    assert "- bad on local/mine, seed 0: of the last 10 steps no loss or gradient is finite" in printed.out
     comparison = json.loads((output / "comparison.json").read_text())
     assert [cell["variant"] for cell in comparison["trials"]] == ["good"]
     assert [failed["variant"] for failed in comparison["failed"]] == ["bad"]

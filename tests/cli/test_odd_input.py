@@ -7,7 +7,7 @@ import pytest
 
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.main import main
-from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
@@ -152,9 +152,9 @@ def test_train_options_that_need_too_much_memory_print_one_line(
     key: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
-    write_store("own/mine", store.read_episodes(), environment_id="Hopper-v5")
+    write_store("local/mine", store.read_episodes(), environment_id="Hopper-v5")
     options = ["--evaluation.episodes", "0", "--training.steps", "1", "--output", str(tmp_path / "run")]
-    code = main(["train", "own/mine", f"--{key}", str(10**15), *options])
+    code = main(["train", "local/mine", f"--{key}", str(10**15), *options])
     message = capsys.readouterr().err
     assert one_sentence(message.removesuffix("\n")), message
     assert code == (1 if "not enough memory" in message else 2)

@@ -171,7 +171,7 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     done = inline_cli("play", "windowed", "--seed", "7")
     first, episode = done.stdout.splitlines()
-    assert first == "mingru of own/pendulum in Pendulum-v1, window of 1"
+    assert first == "mingru of local/pendulum in Pendulum-v1, window of 1"
     assert f"target -300, return {target.return_mean:.1f}, " in episode
     monkeypatch.setattr(video, "draw", lambda environment: None)
     monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)

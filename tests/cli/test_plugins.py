@@ -23,7 +23,7 @@ import pendulum
 from decision_rnn import play_episodes, write_store
 
 episodes = play_episodes("MoonPendulum-v0", lambda observation: np.zeros(1), episodes=3)
-write_store("own/pendulum", episodes, environment_id="MoonPendulum-v0")
+write_store("local/pendulum", episodes, environment_id="MoonPendulum-v0")
 """
 SMALL = ["--training.steps", "3", "--backbone.width", "8", "--evaluation.episodes", "1"]
 
@@ -39,7 +39,7 @@ def read_result(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def environment(small_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment variables with which own/pendulum is found, collected in the plugin's environment."""
+    """Environment variables with which local/pendulum is found, collected in the plugin's environment."""
     folder = tmp_path_factory.mktemp("collected")
     (folder / "pendulum.py").write_text(ENVIRONMENT)
     environment = {**small_environment, "DECISION_RNN_DATA": str(folder / "data")}
@@ -96,7 +96,7 @@ def test_environment_registered_by_a_plugin_works_in_train_evaluate_and_resume(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
     """The tutorial's recipe: an environment made by a function and registered under its own id."""
-    train = ["train", "own/pendulum", "--output", "run", *SMALL]
+    train = ["train", "local/pendulum", "--output", "run", *SMALL]
     refused(train, "MoonPendulum-v0", "--plugins", "--evaluation.episodes 0")
     assert not (tmp_path / "run").exists()  # refused before training
     train += ["--processes", "1"]
@@ -114,29 +114,29 @@ def test_environment_registered_by_a_plugin_works_in_train_evaluate_and_resume(
 
 
 def test_train_without_evaluation_needs_no_environment(command: Command, refused: Refused, tmp_path: Path) -> None:
-    done = command("train", "own/pendulum", "--output", "run", *SMALL[:-1], "0")
+    done = command("train", "local/pendulum", "--output", "run", *SMALL[:-1], "0")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
     assert not (tmp_path / "run" / "results").exists()
     refused(["evaluate", "run"], "MoonPendulum-v0", "--plugins")  # before it says that it has no episodes
     refused(["evaluate", "run", "--episodes", "1"], "MoonPendulum-v0")
-    refused(["compare", "own/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
+    refused(["compare", "local/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
 
 
 def test_compare_imports_plugins_in_its_worker_processes(command: Command, refused: Refused, tmp_path: Path) -> None:
-    compare = ["compare", "own/pendulum", "--seeds", "1", "--jobs", "1", "--controls", "none", *SMALL]
+    compare = ["compare", "local/pendulum", "--seeds", "1", "--jobs", "1", "--controls", "none", *SMALL]
     refused([*compare, "--backbones", "mingru,lru"], "MoonPendulum-v0")
     done = command(*compare, "--backbones", "average", "--plugins", "layers,pendulum")
     assert done.returncode == 0, done.stderr
     assert "| average |" in done.stdout
-    assert (tmp_path / "runs" / "compare-own-pendulum" / "comparison.json").is_file()
+    assert (tmp_path / "runs" / "compare-local-pendulum" / "comparison.json").is_file()
 
 
 def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
     """With the tutorial's example, unchanged."""
-    train = ["train", "own/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
+    train = ["train", "local/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
     refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins")
     refused([*train, "--backbone", "average"], "average", "--plugins")
     done = command(*train, "--backbone", "average", "--plugins", "layers")
@@ -155,7 +155,7 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
 
 def test_config_file_does_not_import_the_plugins_it_names(command: Command, refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "trap.py").write_text("open('sprung', 'w')\n")
-    (tmp_path / "run.yaml").write_text("dataset: own/pendulum\nplugins: [trap]\n")
+    (tmp_path / "run.yaml").write_text("dataset: local/pendulum\nplugins: [trap]\n")
     train = ["train", "--config", "run.yaml", *SMALL[:-1], "0"]
     refused(train, "run.yaml", "--plugins trap")
     assert not (tmp_path / "sprung").exists()

@@ -49,44 +49,44 @@ def stored(name: str) -> EpisodeStore:
 
 
 def test_command_records_what_record_does(record: Command) -> None:
-    words = [CAR, "--policy", "pushing.push", "--output", "own/shell"]
+    words = [CAR, "--policy", "pushing.push", "--output", "local/shell"]
     done = record(*words, "--episodes", "2", "--seed", "3")
     assert done.returncode == 0, done.stderr
-    store = decision_rnn.record(push, CAR, "own/python", episodes=2, seed=3, progress=False).open()
-    assert stored("own/shell").fingerprint == store.fingerprint
-    assert done.stdout.startswith(f"own/shell: 2 episodes, {store.steps:,} steps, returns ")
+    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).open()
+    assert stored("local/shell").fingerprint == store.fingerprint
+    assert done.stdout.startswith(f"local/shell: 2 episodes, {store.steps:,} steps, returns ")
     again = record(*words, "--steps", "30", "--seed", "3", "--append", "--max_episode_steps", "20")
     assert again.returncode == 0, again.stderr
-    assert stored("own/shell").episode_lengths.tolist() == [*store.episode_lengths.tolist(), 20, 20]
+    assert stored("local/shell").episode_lengths.tolist() == [*store.episode_lengths.tolist(), 20, 20]
     assert record(*words, "--episodes", "1").returncode == 2  # it exists
 
 
 def test_command_records_in_several_environments(record: Command) -> None:
-    done = record(CAR, "--policy", "pushing.push", "--output", "own/many", "--episodes", "4", "--num_envs", "3")
+    done = record(CAR, "--policy", "pushing.push", "--output", "local/many", "--episodes", "4", "--num_envs", "3")
     assert done.returncode == 0, done.stderr
-    firsts = {tuple(episode.observations[0]) for episode in stored("own/many").read_episodes()}
-    store = decision_rnn.record(push, CAR, "own/three", episodes=3, progress=False).open()
+    firsts = {tuple(episode.observations[0]) for episode in stored("local/many").read_episodes()}
+    store = decision_rnn.record(push, CAR, "local/three", episodes=3, progress=False).open()
     assert {tuple(episode.observations[0]) for episode in store.read_episodes()} < firsts
     assert len(firsts) == 4
 
 
 def test_command_records_an_agent(record: Command) -> None:
-    decision_rnn.record(push, CAR, "own/swing", episodes=2, progress=False)
+    decision_rnn.record(push, CAR, "local/swing", episodes=2, progress=False)
     small = {"name": "mingru", "width": 8, "layers": 1}
-    decision_rnn.train("own/swing", small, steps=1, output="run", progress=False)
-    words = [CAR, "--agent", "run", "--output", "own/agent", "--episodes", "2", "--target_returns", "90"]
+    decision_rnn.train("local/swing", small, steps=1, output="run", progress=False)
+    words = [CAR, "--agent", "run", "--output", "local/agent", "--episodes", "2", "--target_returns", "90"]
     done = record(*words, "--num_envs", "2", "--max_episode_steps", "30")
     assert done.returncode == 0, done.stderr
-    assert stored("own/agent").episode_lengths.tolist() == [30, 30]
+    assert stored("local/agent").episode_lengths.tolist() == [30, 30]
 
 
 def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Command) -> None:
-    words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "own/part"]
+    words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "local/part"]
     done = record(*words, "--episodes", "9")
     assert done.returncode == 130
     assert "interrupted; what was finished is kept, 1 episode (" in done.stderr
     assert "car/ByPlugin-v0 has no time limit: episodes are cut after 10,000 steps" in done.stderr
-    assert stored("own/part").episodes == 1
+    assert stored("local/part").episodes == 1
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Comma
     ],
 )
 def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: list[str], message: str) -> None:
-    done = record(*words, "--output", "own/none", "--episodes", "1")
+    done = record(*words, "--output", "local/none", "--episodes", "1")
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "own/none" not in decision_rnn.data.catalog.names()
+    assert "local/none" not in decision_rnn.data.catalog.names()

@@ -27,11 +27,11 @@ def comparing(tmp_path: Path) -> Compare:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Writes a dataset of five short Pendulum-shaped episodes, by default own/mine, from a seed; returns its folder.
+    """Writes a dataset of five short Pendulum-shaped episodes, by default local/mine, from a seed; returns its folder.
     The environment does not change the episodes."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
 
-    def make(seed: int, name: str = "own/mine", environment_id: str = "Pendulum-v1") -> Path:
+    def make(seed: int, name: str = "local/mine", environment_id: str = "Pendulum-v1") -> Path:
         return write_store(name, pendulum_episodes(seed), environment_id).path
 
     return make
@@ -39,5 +39,5 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
 
 @pytest.fixture
 def mine(write: Callable[..., Path]) -> Path:
-    """The folder of the dataset own/mine."""
+    """The folder of the dataset local/mine."""
     return write(0)

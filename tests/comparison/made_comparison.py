@@ -152,7 +152,7 @@ def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -
 
 
 _DATA = replace(
-    _dataset("own/round", 0).data, return_min=0.0, return_max=3000.0, reference_min=0.0, reference_max=3000.0
+    _dataset("local/round", 0).data, return_min=0.0, return_max=3000.0, reference_min=0.0, reference_max=3000.0
 )
 _TARGETS = {3600.0: "paper", 1800.0: "paper", 3000.0: "best", 1000.0: "spread", 2000.0: "spread"}
 ROUND = ComparedDataset(

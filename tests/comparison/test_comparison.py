@@ -28,7 +28,7 @@ from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.comparison.report.page import build_page
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.sources.own import OwnSource
+from decision_rnn.data.sources.local import LocalSource
 from decision_rnn.evaluation import evaluate as evaluating
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result, write_result
@@ -44,7 +44,7 @@ NARROW_AND_WIDE = {"narrow": {}, "wide": {"backbone": {"width": 32}}}
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """The folder of the run of the variant narrow with seed 0."""
-    return tmp_path / "runs" / "own-mine" / "narrow-seed0"
+    return tmp_path / "runs" / "local-mine" / "narrow-seed0"
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_run_on_other_contents_of_the_dataset_is_trained_anew_and_the_earlier_on
     shutil.rmtree(mine)
     write(1)
     (trial,) = comparing().trials
-    assert "1 of the runs were made with other code or contents of own/mine" in capfd.readouterr().err
+    assert "1 of the runs were made with other code or contents of local/mine" in capfd.readouterr().err
     kept, now = (trained_with(of)[1] for of in (run.with_name(f"{run.name}-earlier-1"), run))
-    assert (kept, now) == (first.datasets[0].data.fingerprint, open_dataset("own/mine").open().fingerprint)
+    assert (kept, now) == (first.datasets[0].data.fingerprint, open_dataset("local/mine").open().fingerprint)
     assert trial.loss != first.trials[0].loss
 
 
@@ -114,8 +114,8 @@ def test_finished_run_is_not_started_again_when_a_dataset_is_described_in_other_
     mine: Path, comparing: Compare, executor: Inline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = comparing(checkpoint_episodes=1).trials
-    spec = OwnSource.spec
-    monkeypatch.setattr(OwnSource, "spec", lambda *asked: replace(spec(*asked), comparable="in other words"))
+    spec = LocalSource.spec
+    monkeypatch.setattr(LocalSource, "spec", lambda *asked: replace(spec(*asked), comparable="in other words"))
     again = comparing(executor, checkpoint_episodes=1)
     assert again.datasets[0].data.comparable == "in other words"
     assert executor.started == []
@@ -125,8 +125,14 @@ def test_finished_run_is_not_started_again_when_a_dataset_is_described_in_other_
 def test_each_dataset_variant_and_seed_has_its_own_run_folder_and_trial(
     write: Callable[..., Path], comparing: Compare, tmp_path: Path
 ) -> None:
-    write(0), write(1, "own/other")
-    asked = {"datasets": "own/mine,own/other", "variants": NARROW_AND_WIDE, "seeds": 2, "seed": 3, "command": "typed"}
+    write(0), write(1, "local/other")
+    asked = {
+        "datasets": "local/mine,local/other",
+        "variants": NARROW_AND_WIDE,
+        "seeds": 2,
+        "seed": 3,
+        "command": "typed",
+    }
     comparison = comparing(**asked)
     output = tmp_path / "runs"
     labels = [f"{label}-seed{seed}" for label in ("narrow", "wide") for seed in (3, 4)]
@@ -148,7 +154,7 @@ def test_each_dataset_variant_and_seed_has_its_own_run_folder_and_trial(
 
 def test_comparison_targets_are_the_papers_the_best_of_the_data_and_a_spread(mine: Path, comparing: Compare) -> None:
     """A return that is both the paper's and the data's best is one target, played once."""
-    returns = open_dataset("own/mine").open().episode_returns
+    returns = open_dataset("local/mine").open().episode_returns
     best = float(returns.max())
     comparison = comparing(evaluation={"episodes": 1, "target_returns": [best + 10, best]})
     targets = comparison.datasets[0].targets
@@ -164,7 +170,7 @@ def test_comparison_targets_are_the_papers_the_best_of_the_data_and_a_spread(min
 
 
 def test_target_beyond_the_data_that_is_capped_as_the_best_is_played_once(mine: Path, comparing: Compare) -> None:
-    best = float(open_dataset("own/mine").open().episode_returns.max())
+    best = float(open_dataset("local/mine").open().episode_returns.max())
     beyond: dict[str, Any] = {"evaluation.target_returns": [best + 10], "checkpoint_episodes": 1}
     comparison = comparing(**beyond, controls="bc")
     targets = comparison.datasets[0].targets
@@ -204,7 +210,7 @@ def test_episodes_csv_has_one_row_per_episode(mine: Path, comparing: Compare, tm
         own = [row for row in rows if (row["variant"], row["seed"]) == (trial.variant, str(trial.seed))]
         assert [float(row["return"]) for row in own] == [value for target in trial.targets for value in target.returns]
         assert [row["episode"] for row in own] == ["0", "1"] * len(trial.targets)
-        assert {row["dataset"] for row in own} == {"own/mine"}
+        assert {row["dataset"] for row in own} == {"local/mine"}
         if trial.variant == "bc":
             assert [(row["target_return"], row["role"]) for row in own] == [("", "bc")] * 2
         for row in own:
@@ -226,7 +232,7 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
     assert [point.step for point in trial.checkpoints] == [2, 4, 6, 7]
     first, best = trial.checkpoints[0].targets
     assert (first.target_return, len(first.returns)) == (100.0, 2)
-    assert best.target_return == open_dataset("own/mine").open().episode_returns.max()
+    assert best.target_return == open_dataset("local/mine").open().episode_returns.max()
     assert comparing(executor, **asked, checkpoint_episodes=2).trials == (trial,)
     assert executor.started == []
     (more,) = comparing(**asked, checkpoint_episodes=3).trials
@@ -243,9 +249,9 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
     [
         ({"variants": {}, "backbones": ""}, "nothing to compare"),
         ({"datasets": ""}, "no dataset"),
-        ({"datasets": "own/a,own/a"}, "name each once"),
+        ({"datasets": "local/a,local/a"}, "name each once"),
         ({"datasets": "hopper-medium,standin/hopper-medium"}, "name each once"),
-        ({"datasets": "own/a,own/b", "path": "x"}, "path is the file of one dataset"),
+        ({"datasets": "local/a,local/b", "path": "x"}, "path is the file of one dataset"),
         ({"datasets": "hopper-medium", "evaluation.episodes": 0}, r"evaluation\.episodes is 0"),
         ({"checkpoint_episodes": -1}, r"checkpoint_episodes is -1"),
         ({"plugins": ["not_imported_yet"]}, "add --plugins not_imported_yet"),
@@ -272,7 +278,7 @@ def test_comparison_of_invalid_variants_datasets_or_options_is_refused(
         ({"training": {"context": 41}}, "40 steps, fewer than training.context 41"),
         (
             {"top_fraction": 0.2, "training": {"context": 9}},
-            "impossible cannot be trained on own/mine: top_",
+            "impossible cannot be trained on local/mine: top_",
         ),
     ],
 )
@@ -288,11 +294,11 @@ def test_impossible_run_is_refused_before_the_first_run_starts(
     ("dataset", "keys", "message"),
     [
         (
-            "own/poles",
+            "local/poles",
             {"variants": {"fine": {}, "critic": {"objective": "td3_bc"}}},
-            r"critic cannot be trained on own/poles: .* Discrete\(2\), where it needs a Box: .*, or leave critic out",
+            r"critic cannot be trained on local/poles: .* Discrete\(2\), where it needs a Box: .*, or leave critic out",
         ),
-        ("own/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective Supervised gives no"),
+        ("local/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective Supervised gives no"),
     ],
 )
 @pytest.mark.usefixtures("mine")
@@ -300,7 +306,7 @@ def test_objective_for_other_actions_is_refused_before_the_first_run_starts(
     comparing: Compare, executor: Inline, dataset: str, keys: dict[str, Any], message: str
 ) -> None:
     poles = Episode(np.zeros((9, 4)), np.arange(8) % 2, np.ones(8), terminated=True, truncated=False)
-    write_store("own/poles", [poles] * 5, "CartPole-v1")
+    write_store("local/poles", [poles] * 5, "CartPole-v1")
     with pytest.raises(InputError, match=message):
         comparing(executor, datasets=dataset, **keys)
     assert executor.started == []
@@ -309,17 +315,17 @@ def test_objective_for_other_actions_is_refused_before_the_first_run_starts(
 def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_table(
     mine: Path, comparing: Compare, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    place = tmp_path / "runs" / "own-mine" / "bad-seed1"
+    place = tmp_path / "runs" / "local-mine" / "bad-seed1"
     place.parent.mkdir(parents=True)
     place.write_text("no folder can be made here")
     asked: dict[str, Any] = {"variants": {"bad": {}, "good": {}}, "seeds": 2}
     comparison = comparing(**asked)
     (failed,) = comparison.failed
-    assert (failed.variant, failed.dataset, failed.seed, failed.run) == ("bad", "own/mine", 1, "own-mine/bad-seed1")
+    assert (failed.variant, failed.dataset, failed.seed, failed.run) == ("bad", "local/mine", 1, "local-mine/bad-seed1")
     assert "File exists" in failed.error
-    assert "own-mine/bad-seed1 failed: " in capfd.readouterr().err
+    assert "local-mine/bad-seed1 failed: " in capfd.readouterr().err
     assert [(trial.variant, trial.seed) for trial in comparison.trials] == [("bad", 0), ("good", 0), ("good", 1)]
-    assert "- bad on own/mine, seed 1: " in (tmp_path / "runs" / "comparison.md").read_text()
+    assert "- bad on local/mine, seed 1: " in (tmp_path / "runs" / "comparison.md").read_text()
     place.unlink()
     assert comparing(**asked).failed == ()
     training = {"learning_rate": 1e30, "precision": "fp32", "log_every": 1, "steps": 20}
@@ -329,7 +335,7 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     assert failed.error.startswith(said)
     nothing = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging")
     assert (nothing.trials, len(nothing.failed)) == ((), 1)
-    assert f"- diverging on own/mine, seed 0: {said}" in format_comparison(nothing)
+    assert f"- diverging on local/mine, seed 0: {said}" in format_comparison(nothing)
 
 
 @pytest.mark.parametrize(
@@ -353,9 +359,9 @@ def test_run_folder_of_another_configuration_is_refused_before_training(
     comparing(variants={"last": {}})
     with pytest.raises(InputError, match=r"training\.batch_size"):
         comparing(variants={"new": {}, "last": {}}, **{"training.batch_size": 8})
-    assert not (tmp_path / "runs" / "own-mine" / "new-seed0").exists()
-    with pytest.raises(InputError, match="own/none"):  # a dataset that does not exist
-        comparing(datasets="own/none", output=str(tmp_path / "deep" / "runs"))
+    assert not (tmp_path / "runs" / "local-mine" / "new-seed0").exists()
+    with pytest.raises(InputError, match="local/none"):  # a dataset that does not exist
+        comparing(datasets="local/none", output=str(tmp_path / "deep" / "runs"))
     assert not (tmp_path / "deep").exists()
 
 
@@ -417,7 +423,7 @@ def test_compare_takes_episodes_in_memory_and_their_environment(
         **named,
     )
     (trial,) = comparison.trials
-    assert trial.dataset.startswith("own/episodes-")
+    assert trial.dataset.startswith("local/episodes-")
     assert f"datasets=['{trial.dataset}']" in comparison.command
 
 
@@ -425,10 +431,10 @@ def test_print_commands_lists_ordinary_runs_that_are_missing(mine: Path, compari
     asked = small(tmp_path / "runs", variants=NARROW_AND_WIDE)
     comparing(variants={"narrow": {}})
     (command,) = list_commands(plan(asked, "test"))
-    folder = tmp_path / "runs" / "own-mine" / "wide-seed0"
+    folder = tmp_path / "runs" / "local-mine" / "wide-seed0"
     assert command == f"decision-rnn train --config {folder}/trial.yaml --output {folder}"
     (trial,) = [trial for trial in comparing(variants=NARROW_AND_WIDE).trials if trial.variant == "wide"]
-    assert trial.run == "own-mine/wide-seed0"
+    assert trial.run == "local-mine/wide-seed0"
 
 
 @pytest.mark.parametrize(
@@ -449,7 +455,7 @@ def test_ray_task_asks_for_a_gpu_where_it_trains_on_one(device: str, gpus: int, 
 def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     comparing(variants=NARROW_AND_WIDE)
     before = (tmp_path / "runs" / "comparison.json").read_bytes()
-    with pytest.raises(InputError, match=r"runs holds the comparison of 1 other run, such as own-mine/wide-seed0"):
+    with pytest.raises(InputError, match=r"runs holds the comparison of 1 other run, such as local-mine/wide-seed0"):
         comparing(executor=None, variants={"narrow": {}})
     assert (tmp_path / "runs" / "comparison.json").read_bytes() == before
     more = comparing(variants={**NARROW_AND_WIDE, "deep": {"backbone": {"layers": 2}}})  # more runs are welcome
@@ -472,7 +478,9 @@ def test_seeds_may_be_named_and_their_runs_joined(mine: Path, comparing: Compare
     named = [comparing(seeds=[seed], output=tmp_path / f"machine{seed}") for seed in (5, 3)]
     assert [of.seeds for of in named] == [(5,), (3,)]
     for seed in (3, 5):
-        shutil.copytree(tmp_path / f"machine{seed}" / "own-mine", tmp_path / "runs" / "own-mine", dirs_exist_ok=True)
+        shutil.copytree(
+            tmp_path / f"machine{seed}" / "local-mine", tmp_path / "runs" / "local-mine", dirs_exist_ok=True
+        )
     executor = Inline()
     joined = comparing(executor, seeds=[3, 5])
     assert executor.started == []

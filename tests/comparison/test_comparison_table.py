@@ -230,7 +230,7 @@ def test_table_names_command_commits_hardware_and_versions() -> None:
 
 def test_report_names_the_page_of_definitions_that_has_every_column_of_its_tables() -> None:
     """In place of a paragraph below the tables."""
-    made = made_comparison(datasets=("own/x", "own/y", "own/z"), seeds=10, failed=[("mingru", 0)])
+    made = made_comparison(datasets=("local/x", "local/y", "local/z"), seeds=10, failed=[("mingru", 0)])
     text = format_comparison(made)
     page = (ROOT / "docs" / "protocol.md").read_text()
     place, section = re.search(r'(docs/\S+), "(.*)"\.', text).groups()  # type: ignore[union-attr]

@@ -43,7 +43,7 @@ def test_conclusion_compares_with_the_first_variant_of_enough_seeds() -> None:
 
 
 def test_conclusion_over_datasets_has_the_verdicts_of_the_probability_of_improvement() -> None:
-    made = made_comparison(("a", "b"), 5, ("own/x", "own/y"), (), (), checkpoints=0)
+    made = made_comparison(("a", "b"), 5, ("local/x", "local/y"), (), (), checkpoints=0)
     scores = {"a": 1000.0, "b": 3000.0}
     trials = [
         replace(

@@ -32,16 +32,16 @@ from decision_rnn.utils.errors import InputError
 Compare = Callable[..., Comparison]
 STEPS = 8
 """The steps of every episode: slices that begin with an episode are whole episodes."""
-WHOLE: dict[str, Any] = {"validation": "own/held-out", "training.context": STEPS, "training.starts": "episode"}
+WHOLE: dict[str, Any] = {"validation": "local/held-out", "training.context": STEPS, "training.starts": "episode"}
 
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The datasets own/mine and own/held-out, of five and two episodes and no environment; the latter earn more than
-    training shows."""
+    """The datasets local/mine and local/held-out, of five and two episodes and no environment; the latter earn more
+    than training shows."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
-    write_store("own/mine", pendulum_episodes(0))
-    write_store("own/held-out", [replace(of, rewards=np.abs(of.rewards)) for of in pendulum_episodes(1)[:2]])
+    write_store("local/mine", pendulum_episodes(0))
+    write_store("local/held-out", [replace(of, rewards=np.abs(of.rewards)) for of in pendulum_episodes(1)[:2]])
 
 
 def squared_error(trained: TrainedAgent, episode: Episode) -> float:
@@ -49,7 +49,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     steps = torch.arange(STEPS)[None]
     to_go = episode.rewards[::-1].cumsum()[::-1]
     if trained.config.takes_target:
-        seen = top_episodes(open_dataset("own/mine").open(), trained.config.top_fraction)
+        seen = top_episodes(open_dataset("local/mine").open(), trained.config.top_fraction)
         _, caps = seen.return_to_go_caps(trained.config.condition.rtg_cap)
         assert (to_go > caps).any(), "no return-to-go is capped"
         to_go = np.minimum(to_go, caps)
@@ -70,7 +70,7 @@ def test_held_out_loss_is_that_of_the_saved_agents_and_over_the_same_slices_for_
     its own metrics validated, on the best episodes alone, or that carries no state."""
     others: dict[str, Any] = {"best": {"top_fraction": 0.5}, "memoryless": {"backbone": "mlp"}}
     comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
-    held_out = open_dataset("own/held-out").open()
+    held_out = open_dataset("local/held-out").open()
     best = int(held_out.episode_returns.argmax())
     weights = []
     for trial in comparison.trials:
@@ -88,7 +88,7 @@ def test_held_out_loss_is_that_of_the_saved_agents_and_over_the_same_slices_for_
     assert 0.1 < weights[0] < 0.9
     (dataset,) = comparison.datasets
     assert dataset.held_out == HeldOut(
-        dataset="own/held-out", fingerprint=held_out.fingerprint, episodes=2, steps=2 * STEPS, measure="loss"
+        dataset="local/held-out", fingerprint=held_out.fingerprint, episodes=2, steps=2 * STEPS, measure="loss"
     )
     assert (dataset.targets, comparison.episodes, comparison.checkpoint_episodes) == ((), 0, 0)
     assert read_comparison(tmp_path / "runs") == comparison
@@ -104,7 +104,7 @@ def test_killed_and_resumed_comparison_has_the_same_held_out_losses(comparing: C
     first, executor = comparing(**keys), Inline()
     assert comparing(executor, **keys) == first
     assert executor.started == []
-    runs = tmp_path / "runs" / "own-mine"
+    runs = tmp_path / "runs" / "local-mine"
     shutil.rmtree(last_checkpoint(runs / "wide-seed0"))  # killed after step 2
     shutil.rmtree(runs / "wide-seed1")  # not begun
     missing = [command.split()[5] for command in list_commands(plan(small(tmp_path / "runs", **keys), "test"))]
@@ -115,26 +115,26 @@ def test_killed_and_resumed_comparison_has_the_same_held_out_losses(comparing: C
     weights = last_checkpoint(runs / "wide-seed0") / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4])
     damaged = comparing(**keys)
-    assert [failure.run for failure in damaged.failed] == ["own-mine/wide-seed0"]
+    assert [failure.run for failure in damaged.failed] == ["local-mine/wide-seed0"]
     assert "missing or damaged" in damaged.failed[0].error
     assert len(damaged.trials) == 3
 
 
 def test_other_held_out_episodes_are_measured_without_training_anew(comparing: Compare) -> None:
     executor, (before,) = Inline(), comparing(**WHOLE).trials
-    write_store("own/held-out", pendulum_episodes(2), append=True)
+    write_store("local/held-out", pendulum_episodes(2), append=True)
     (after,) = comparing(executor, **WHOLE).trials
-    write_store("own/others", pendulum_episodes(3))
-    (others,) = comparing(executor, **{**WHOLE, "validation": "own/others"}).trials
+    write_store("local/others", pendulum_episodes(3))
+    (others,) = comparing(executor, **{**WHOLE, "validation": "local/others"}).trials
     assert executor.started == []
     assert len({before.held_out_loss, after.held_out_loss, others.held_out_loss}) == 3
 
 
 def test_variants_of_different_objectives_are_compared_by_squared_error(comparing: Compare, tmp_path: Path) -> None:
     """One held-out episode: all slices are it, in the runs' own metrics too. That none is played may be said."""
-    write_store("own/one", pendulum_episodes(1)[:1])
+    write_store("local/one", pendulum_episodes(1)[:1])
     variants = {"plain": {}, "mixture": {"objective": "gaussian_mixture"}, "chunk": {"objective": "action_chunk"}}
-    comparison = comparing(**{**WHOLE, "validation": "own/one"}, variants=variants, **{"evaluation.episodes": 0})
+    comparison = comparing(**{**WHOLE, "validation": "local/one"}, variants=variants, **{"evaluation.episodes": 0})
     logged = {trial.variant: read_metrics(tmp_path / "runs" / trial.run)[-1] for trial in comparison.trials}
     for row in comparison.table():
         name = "validation_loss" if row["variant"] == "plain" else "validation_squared_error"
@@ -145,18 +145,18 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"validation": None}, r"own/mine names no environment.* name held-out episodes .* with --validation"),
-        ({"validation": "own/none"}, "there is no dataset own/none"),
-        ({"validation": "own/mine"}, "validation own/mine holds the episodes that are trained on"),
-        ({"validation": "own/wide"}, "validation own/wide has observations of 4 numbers, and own/mine of 3"),
-        ({"validation": "own/short"}, "has 3 steps, fewer than training.context 4"),
-        ({"datasets": "own/mine,own/played"}, "own/mine names no environment, and others of the datasets do"),
-        ({"variants": {"a": {}, "b": {"validation": "own/mine"}}}, "the variant b has validation, in which all are"),
+        ({"validation": None}, r"local/mine names no environment.* name held-out episodes .* with --validation"),
+        ({"validation": "local/none"}, "there is no dataset local/none"),
+        ({"validation": "local/mine"}, "validation local/mine holds the episodes that are trained on"),
+        ({"validation": "local/wide"}, "validation local/wide has observations of 4 numbers, and local/mine of 3"),
+        ({"validation": "local/short"}, "has 3 steps, fewer than training.context 4"),
+        ({"datasets": "local/mine,local/played"}, "local/mine names no environment, and others of the datasets do"),
+        ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "the variant b has validation, in which all are"),
         ({"variants": {"a": {}, "b": {"objective": "td3_bc"}}}, "the objective td3_bc of b has no squared_error"),
         (
             {
-                "datasets": "own/choices",
-                "validation": "own/more-choices",
+                "datasets": "local/choices",
+                "validation": "local/more-choices",
                 "variants": {"a": {}, "b": {"objective": "x"}},
             },
             "unknown objective",
@@ -166,13 +166,13 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
 def test_impossible_comparison_of_held_out_losses_is_refused_in_a_sentence(
     comparing: Compare, keys: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    write_store("own/wide", [replace(of, observations=np.zeros((9, 4))) for of in pendulum_episodes(1)])
-    write_store("own/short", [Episode(np.zeros((4, 3)), np.zeros((3, 1)), np.zeros(3), False, True)])
-    write_store("own/played", pendulum_episodes(2), "Pendulum-v1")
+    write_store("local/wide", [replace(of, observations=np.zeros((9, 4))) for of in pendulum_episodes(1)])
+    write_store("local/short", [Episode(np.zeros((4, 3)), np.zeros((3, 1)), np.zeros(3), False, True)])
+    write_store("local/played", pendulum_episodes(2), "Pendulum-v1")
     with pytest.raises(InputError, match=message):
-        comparing(executor := Inline(), **{"validation": "own/held-out", **keys})
+        comparing(executor := Inline(), **{"validation": "local/held-out", **keys})
     assert executor.started == []
-    assert not (tmp_path / "runs" / "own-mine").exists()
+    assert not (tmp_path / "runs" / "local-mine").exists()
 
 
 LOSSES = {"mingru": [1.0, 1.1, 1.2, 1.3, 1.4], "lru": [0.2, 0.3, 0.2, 0.3, 0.2], "mlp": [2.0, 2.1, 2.0, 2.2, 2.1]}
@@ -181,10 +181,10 @@ LOSSES = {"mingru": [1.0, 1.1, 1.2, 1.3, 1.4], "lru": [0.2, 0.3, 0.2, 0.3, 0.2],
 def of_losses(losses: dict[str, list[float]]) -> Comparison:
     """A comparison of variants with these held-out losses of their seeds; mlp is a control."""
     made = made_comparison(("mingru", "lru"), len(losses["mingru"]), controls=("mlp",), cloning=())
-    held_out = HeldOut(dataset="own/held-out", fingerprint="b" * 64, episodes=9, steps=900, measure="loss")
+    held_out = HeldOut(dataset="local/held-out", fingerprint="b" * 64, episodes=9, steps=900, measure="loss")
     (dataset,) = made.datasets
-    data = replace(dataset.data, name="own/cart", environment_id=None, comparable="")
-    unplayed = {"dataset": "own/cart", "targets": (), "checkpoints": (), "action_microseconds": None}
+    data = replace(dataset.data, name="local/cart", environment_id=None, comparable="")
+    unplayed = {"dataset": "local/cart", "targets": (), "checkpoints": (), "action_microseconds": None}
     trials = [replace(of, **unplayed, held_out_loss=losses[of.variant][of.seed]) for of in made.trials]
     datasets = (replace(dataset, data=data, targets=(), held_out=held_out),)
     return replace(made, datasets=datasets, trials=tuple(trials), episodes=0, checkpoint_episodes=0)
@@ -207,18 +207,18 @@ def test_lower_held_out_loss_is_better_in_the_table_in_markdown_and_on_the_page(
     cells = ["lru", f"0.24 [{t[0]:.4g}, {t[1]:.4g}]", f"-0.96 [{low:+.3g}, {high:+.3g}], better"]
     table = (tmp_path / "comparison.md").read_text()
     assert f"| {' | '.join(cells)} |" in table
-    caption = "On own/held-out"
+    caption = "On local/held-out"
     assert page.tables[caption][0].cells == ["variant", "held-out loss", "difference from mingru"]
     shown = {row.cells[0]: row for row in page.tables[caption]}
     assert shown["lru"].cells == cells
     assert shown["lru"].details[1] == "seeds: 0.2, 0.3, 0.2, 0.3, 0.2"
     assert "mlp (control)" in shown
-    sentence = "On own/held-out, lru has the lowest held-out loss, 0.24 (95% interval "
+    sentence = "On local/held-out, lru has the lowest held-out loss, 0.24 (95% interval "
     assert sentence in page.text
     assert "Compared with mingru (1.2), better: lru (0.24); worse: mlp (control) (2.08)." in page.text
     assert "Loss" in page.text
     for text in (table, page.text):
-        assert "predicts the actions of own/held-out, 9 episodes of 900 steps in all" in text
+        assert "predicts the actions of local/held-out, 9 episodes of 900 steps in all" in text
         assert "It does not tell how well an agent acts" in text
         assert "None" not in text
         assert "score" not in text.replace("normal scores", "").lower().replace("scores", "")

@@ -15,7 +15,7 @@ from decision_rnn.comparison.summary import summarise
 from decision_rnn.comparison.verdicts import over_datasets
 from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE, PROFILE_NOTE
 
-NAMES = ("own/x", "own/y", "own/z")
+NAMES = ("local/x", "local/y", "local/z")
 TABLE = "| interquartile mean of all runs | score | runs |"
 CLONED = "Behaviour cloning has no target and appears with its one score at all of them."
 
@@ -35,12 +35,12 @@ def over_all(comparison: Comparison) -> tuple[str, dict[str, str]]:
 
 
 def test_aggregates_are_those_of_the_datasets_that_all_variants_share() -> None:
-    made = lacking({("a", "own/x")})
+    made = lacking({("a", "local/x")})
     text, shown = over_all(made)
     assert text.startswith("2 of 3 datasets, at the first target of each task")
     assert list(shown) == ["a", "b", "cloning (control)"]
-    assert "Left out, because not every variant has a result there: own/x." in text
-    assert "| improvement on a | probability | own/y | own/z |" in text
+    assert "Left out, because not every variant has a result there: local/x." in text
+    assert "| improvement on a | probability | local/y | local/z |" in text
     assert CLONED in build_page(made)
     for of in over_datasets(made, summarise(made)):
         assert of.datasets == NAMES[1:]
@@ -52,9 +52,11 @@ def test_aggregates_are_those_of_the_datasets_that_all_variants_share() -> None:
 
 
 def test_datasets_and_variants_without_results_are_named_as_left_out() -> None:
-    text, _ = over_all(lacking({(label, "own/y") for label in ("a", "b", "cloning")}))
+    text, _ = over_all(lacking({(label, "local/y") for label in ("a", "b", "cloning")}))
     assert text.startswith("2 of 3 datasets")
-    assert text.count("Left out, because not every variant has a result there: own/y.") == 2  # for each kind of target
+    assert (
+        text.count("Left out, because not every variant has a result there: local/y.") == 2
+    )  # for each kind of target
     made = lacking({("a", name) for name in NAMES})
     text, shown = over_all(made)
     assert text.startswith("All 3 datasets")
@@ -74,7 +76,7 @@ def test_targets_of_the_task_that_are_the_best_of_the_data_are_aggregated_once()
 
 
 def test_fewer_than_two_shared_datasets_give_no_aggregate_but_a_reason() -> None:
-    made = lacking({("a", "own/x"), ("a", "own/y")})
+    made = lacking({("a", "local/x"), ("a", "local/y")})
     sentence = "There is no number over the datasets: fewer than two have a score of every variant."
     assert sentence in format_comparison(made)
     assert sentence in build_page(made).partition("Main finding")[2].partition("</section>")[0]
@@ -107,7 +109,7 @@ def test_coverage_note_is_shown_only_with_an_interval(seeds: int, mean: bool, im
 
 def test_one_failed_seed_removes_only_the_intervals_of_its_variant() -> None:
     made = lacking((), 10)
-    kept = [of for of in made.trials if (of.variant, of.dataset) != ("a", "own/x") or of.seed < 4]
+    kept = [of for of in made.trials if (of.variant, of.dataset) != ("a", "local/x") or of.seed < 4]
     text, shown = over_all(replace(made, trials=tuple(kept)))
     assert [label for label, score in shown.items() if "[" in score] == ["b", "cloning (control)"]
     assert "| improvement on b |" in text

@@ -126,11 +126,11 @@ def test_table_of_chosen_targets_names_the_kind_of_spread_over_seeds(seeds: int,
 
 
 def test_page_escapes_html_in_names_commands_and_errors() -> None:
-    made = made_comparison(labels=(ODD,), controls=(), seeds=2, datasets=(f"own/{ODD}",), failed=((ODD, 1),))
+    made = made_comparison(labels=(ODD,), controls=(), seeds=2, datasets=(f"local/{ODD}",), failed=((ODD, 1),))
     html = build_page(replace(made, command=ODD, failed=tuple(replace(run, error=ODD) for run in made.failed)))
     assert "<script" not in html
     page = Page(html)
-    assert page.headings[0] == f"Comparison on own/{ODD}"
+    assert page.headings[0] == f"Comparison on local/{ODD}"
     assert page.text.count("<script>") > 10
 
 
@@ -146,15 +146,15 @@ def test_page_names_failed_runs_and_shows_the_remaining_seeds() -> None:
 
 
 def test_page_remarks_are_grouped_by_dataset() -> None:
-    made = made_comparison(labels=LABELS[:2], controls=(), cloning=(), seeds=1, datasets=("own/a", "own/b"))
+    made = made_comparison(labels=LABELS[:2], controls=(), cloning=(), seeds=1, datasets=("local/a", "local/b"))
     trials = tuple(
         replace(trial, remarks=(f"Remark on {trial.dataset}",) if trial.variant == "mingru" else ())
         for trial in made.trials
-        if (trial.variant, trial.dataset) != ("minlstm", "own/b")
+        if (trial.variant, trial.dataset) != ("minlstm", "local/b")
     )
     text = page_of(replace(made, trials=trials)).text.rpartition("What to know before believing the scores.")[2]
     same = "Comparability: the data are not D4RL's: compare scores with each other alone."
-    assert text.strip().startswith(f"own/a {same} mingru: Remark on own/a. own/b {same} Remark on own/b. ")
+    assert text.strip().startswith(f"local/a {same} mingru: Remark on local/a. local/b {same} Remark on local/b. ")
 
 
 def test_page_of_behaviour_cloning_alone_has_no_charts_of_target_returns() -> None:

@@ -41,7 +41,7 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
 
 def test_cloning_control_has_the_objective_and_the_optimizer_of_the_first_variant() -> None:
     """Although the default of cloning is another one."""
-    shared = {"dataset": "own/reach", "training.goals": "hindsight"}
+    shared = {"dataset": "local/reach", "training.goals": "hindsight"}
     first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
     assert control.config.condition.name == "none"
     assert control.config.objective == first.config.objective == GaussianMixtureConfig()
@@ -58,7 +58,7 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
         **{"training.checkpoint_every": 4},
     )
     for label, protocol in (("carries", ("recurrent", None)), ("windowed", ("window", 3))):
-        paths = list((tmp_path / "runs" / "own-mine" / f"{label}-seed0" / "results").iterdir())
+        paths = list((tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir())
         assert len(paths) == 2  # one with all targets, one with those of every checkpoint
         for path in paths:
             played = read_result(path).protocol
@@ -76,7 +76,7 @@ def test_variant_samples_its_actions_and_its_name_says_so(mine: Path, comparing:
     variants: dict[str, Any] = {"greedy": {}, "drawn": {"evaluation": {"actions": "sampled"}}}
     comparison = comparing(variants=variants, objective="gaussian_mixture")
     for label, actions in (("greedy", "greedy"), ("drawn", "sampled")):
-        (path,) = (tmp_path / "runs" / "own-mine" / f"{label}-seed0" / "results").iterdir()
+        (path,) = (tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir()
         assert read_result(path).protocol.actions == actions
     assert [variant.actions for variant in comparison.variants] == ["greedy", "sampled"]
     text = (tmp_path / "runs" / "comparison.md").read_text()

@@ -27,10 +27,10 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def own(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for own datasets."""
+def local(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for local datasets."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
-    return folders / "data" / "own"
+    return folders / "data" / "local"
 
 
 @pytest.fixture

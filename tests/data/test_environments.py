@@ -128,8 +128,8 @@ def test_write_store_works_without_the_environment(
     monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        store = write_store("own/plant", episodes, environment_id="factory/Plant-v0")
-    spec = open_dataset("own/plant").spec
+        store = write_store("local/plant", episodes, environment_id="factory/Plant-v0")
+    spec = open_dataset("local/plant").spec
     assert spec.environment_id == store.environment_id == "factory/Plant-v0"
     text = format_info(spec, store)
     assert "factory/Plant-v0 was not registered where this was written" in text
@@ -211,4 +211,4 @@ def test_mujoco_warnings_go_to_stderr_and_not_to_a_log_file(tmp_path: Path) -> N
 def test_make_environment_keeps_a_mujoco_warning_handler_set_by_the_program(tmp_path: Path) -> None:
     code = "import mujoco, sys\nmujoco.set_mju_user_warning(lambda text: print('own', file=sys.stderr))\n" + UNSTABLE
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert set(done.stderr.splitlines()) == {"own"}
+    assert set(done.stderr.splitlines()) == {"local"}

@@ -175,8 +175,8 @@ def wandering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             heading[:] = np.cos(angle), np.sin(angle)
         return heading.astype(np.float32)
 
-    decision_rnn.record(wander, "test/Point-v0", "own/wandering", episodes=150, progress=False)
-    return "own/wandering"
+    decision_rnn.record(wander, "test/Point-v0", "local/wandering", episodes=150, progress=False)
+    return "local/wandering"
 
 
 def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(wandering: str, tmp_path: Path) -> None:
@@ -214,11 +214,11 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
             heading[:] = speed * np.cos(angle), speed * np.sin(angle)
         return heading.astype(np.float32)
 
-    decision_rnn.record(wander, "test/LongPoint-v0", "own/dawdling", episodes=300, progress=False)
+    decision_rnn.record(wander, "test/LongPoint-v0", "local/dawdling", episodes=300, progress=False)
 
     def steps(name: str) -> float:
         run = decision_rnn.train(
-            "own/dawdling",
+            "local/dawdling",
             backbone={"name": "mlp", **SMALL},
             steps=200,
             output=tmp_path / name,
@@ -269,5 +269,5 @@ def test_hindsight_goals_need_returns_that_are_steps_and_observations_with_goals
     ):
         TrainingConfig(p_randomgoal=0.5)
     for space in (None, Dict(achieved_goal=Box(-1, 1, (2,)), desired_goal=Box(-1, 1, (3,)))):
-        with pytest.raises(InputError, match=r"the observations of own/x are .* need entries achieved_goal and"):
-            GoalEntries.of_space(space, "own/x")
+        with pytest.raises(InputError, match=r"the observations of local/x are .* need entries achieved_goal and"):
+            GoalEntries.of_space(space, "local/x")

@@ -13,11 +13,11 @@ from faults import Payload, assert_nothing_made
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import d4rl
-from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store.verification import sha256_of, sha256_of_json
 from decision_rnn.utils.errors import InputError
 
-PREFIXES = ("", "d4rl/", "minari/", "own/", "standin/", "complete/")
+PREFIXES = ("", "d4rl/", "minari/", "local/", "standin/", "complete/")
 TEXTS = ["", "..", "../../x", "/etc/passwd", "./", "//", "\0", "~", "a\nb", "%s{}$HOME", "é\U0001f4a3", "*", "a" * 5000]
 
 
@@ -60,23 +60,23 @@ def forge(store: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize("array", ["steps", "offsets", "terminated", "truncated", "final_observations", "returns"])
 def test_forged_store_with_a_pickle_raises_and_the_pickle_is_not_loaded(array: str, folder: Path) -> None:
-    path = write_store("own/forged", hopper_episodes([(7, True, False)]), "Hopper-v5").path
+    path = write_store("local/forged", hopper_episodes([(7, True, False)]), "Hopper-v5").path
     payload = Payload(folder / "mark")
     np.save(path / f"{array}.npy", np.array([payload], object), allow_pickle=True)
     pickled_array = (path / f"{array}.npy").read_bytes()
     for content in (pickled_array, pickle.dumps(payload), b""):
         (path / f"{array}.npy").write_bytes(content)
         forge(path)
-        with pytest.raises(InputError, match="own/forged"):
-            open_dataset("own/forged").open()
+        with pytest.raises(InputError, match="local/forged"):
+            open_dataset("local/forged").open()
     assert not (folder / "mark").exists()
 
 
 @pytest.mark.parametrize("key", ["format", "environment_id", "observation_dim", "largest_action", "files"])
 @pytest.mark.usefixtures("folder")
 def test_forged_store_without_a_key_raises(key: str) -> None:
-    path = write_store("own/forged", hopper_episodes([(7, True, False)]), "Hopper-v5").path
+    path = write_store("local/forged", hopper_episodes([(7, True, False)]), "Hopper-v5").path
     forge(path, **{key: None})
-    with pytest.raises(InputError, match="own/forged") as raised:
-        open_dataset("own/forged").open()
+    with pytest.raises(InputError, match="local/forged") as raised:
+        open_dataset("local/forged").open()
     assert len(str(raised.value).splitlines()) == 1

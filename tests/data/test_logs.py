@@ -20,7 +20,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.datasets import import_log, merge_datasets
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import format_info
-from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.spaces import describe_actions, spaces_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import InputError
@@ -61,11 +61,11 @@ def short_log(**changes: Any) -> dict[str, Any]:
     return {name: column for name, column in log.items() if column is not None}
 
 
-def imported(log: Any, name: str = "own/log", **options: Any) -> list[Episode]:
+def imported(log: Any, name: str = "local/log", **options: Any) -> list[Episode]:
     return list(import_log(log, name, **{**NAMES, **options}).open().read_episodes())
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("kind", ["csv", "semicolons", "parquet", "memory"])
 @pytest.mark.parametrize("order", ["contiguous", "interleaved"])
 def test_log_gives_the_episodes_it_was_made_of(
@@ -95,7 +95,7 @@ def test_log_gives_the_episodes_it_was_made_of(
         assert (ours.terminated, ours.truncated) == (theirs.terminated, theirs.truncated)
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_last_row_without_an_action_is_the_observation_after_the_last_action(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -106,7 +106,7 @@ def test_last_row_without_an_action_is_the_observation_after_the_last_action(
     np.testing.assert_array_equal(second.rewards, [100, 1000])
     assert (first.terminated, first.truncated) == (second.terminated, second.truncated) == (False, True)
     note = "no observation after the last action of 1 of 2 episodes: the last observation stands for it"
-    dataset = open_dataset("own/log")
+    dataset = open_dataset("local/log")
     info = format_info(dataset.spec, dataset.open())
     assert note in capsys.readouterr().err
     assert note in info
@@ -114,7 +114,7 @@ def test_last_row_without_an_action_is_the_observation_after_the_last_action(
     assert "actions      u, v" in info
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_csv_with_spaces_after_its_commas(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("run, t, obs_0, u, v, r, over\nA, 0, 1, 2, 3, 4, False\nA, 1, 5, , 3, 0, True\n")
     (read,) = imported(tmp_path / "log.csv", time="t", terminated="over", missing="end_episode")
@@ -122,16 +122,16 @@ def test_csv_with_spaces_after_its_commas(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.actions, [[2, 3]])
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_log_without_a_column_of_episodes_is_cut_at_flags_and_files() -> None:
     flagged = short_log(over=[0, 1, None, 0, 0])
     cut = imported(flagged, episode=None, terminated="over")
-    whole = imported([short_log(), short_log()], "own/whole", episode=None)
+    whole = imported([short_log(), short_log()], "local/whole", episode=None)
     assert [(len(episode.rewards), episode.terminated) for episode in cut] == [(2, True), (3, False)]
     assert [len(episode.rewards) for episode in whole] == [5, 5]
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_parquet_lists_are_entries_and_a_log_without_rewards_has_zeros(tmp_path: Path) -> None:
     """The layout of LeRobot's files."""
     log = {
@@ -140,7 +140,7 @@ def test_parquet_lists_are_entries_and_a_log_without_rewards_has_zeros(tmp_path:
         "id": [7, 7, 8],
     }
     pa.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
-    dataset = import_log(tmp_path / "log.parquet", "own/lists", "observation.state", "action", episode="id")
+    dataset = import_log(tmp_path / "log.parquet", "local/lists", "observation.state", "action", episode="id")
     first, second = dataset.open().read_episodes()
     np.testing.assert_array_equal(first.observations, [[1, 2], [3, 4], [3, 4]])
     np.testing.assert_array_equal(second.actions, [[0.125]])
@@ -150,49 +150,49 @@ def test_parquet_lists_are_entries_and_a_log_without_rewards_has_zeros(tmp_path:
     assert "the log has no rewards: all are 0" in info
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_missing_numbers_are_an_error_or_drop_or_end_their_episode(capsys: pytest.CaptureFixture[str]) -> None:
     log = short_log(obs_0=[0, 1, 2, 3, None])
     with pytest.raises(InputError, match="row 4 has no finite number in the column obs_0"):
         imported(log)
-    (dropped,) = imported(log, "own/dropped", missing="drop_episode")
+    (dropped,) = imported(log, "local/dropped", missing="drop_episode")
     np.testing.assert_array_equal(dropped.rewards, [1, 10])
-    _, ended = imported(log, "own/ended", missing="end_episode")
+    _, ended = imported(log, "local/ended", missing="end_episode")
     np.testing.assert_array_equal(ended.observations[:, 0], [2, 3, 3])
     assert (ended.terminated, ended.truncated) == (False, False)
     assert "1 of 2 episodes had missing numbers: cut before the first" in capsys.readouterr().err
-    _, known = imported(short_log(r=[1, 10, 100, 1000, np.inf]), "own/known", missing="end_episode")
+    _, known = imported(short_log(r=[1, 10, 100, 1000, np.inf]), "local/known", missing="end_episode")
     np.testing.assert_array_equal(known.observations[:, 0], [2, 3, 4])  # the row's observation is complete
     with pytest.raises(InputError, match="no episodes"):
-        imported(short_log(u=[None] * 5), "own/none", missing="end_episode")
+        imported(short_log(u=[None] * 5), "local/none", missing="end_episode")
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_column_of_choices_is_read_as_discrete_actions_or_as_missing() -> None:
     choices: dict[str, Any] = {"actions": "u", "action_space": Discrete(3)}
-    one, other = imported(short_log(u=[2, 0, 1, 2, 1]), "own/chosen", **choices)
+    one, other = imported(short_log(u=[2, 0, 1, 2, 1]), "local/chosen", **choices)
     np.testing.assert_array_equal(one.actions, [[0, 0, 1], [1, 0, 0]])
     np.testing.assert_array_equal(other.actions, [[0, 1, 0], [0, 0, 1], [0, 1, 0]])
-    _, ended = imported(short_log(u=[2, 0, 1, None, 1]), "own/gap", missing="end_episode", **choices)
+    _, ended = imported(short_log(u=[2, 0, 1, None, 1]), "local/gap", missing="end_episode", **choices)
     np.testing.assert_array_equal(ended.actions, [[0, 1, 0]])
     with pytest.raises(InputError, match=r"is 3\.0: it must be a whole number from 0 to 2"):
-        imported(short_log(u=[2, 0, 1, 3, 1]), "own/beyond", **choices)
+        imported(short_log(u=[2, 0, 1, 3, 1]), "local/beyond", **choices)
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_data_import_of_choices_in_one_column_or_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, columns = str(tmp_path / "log.csv"), ["--observations", "obs_0", "--reward", "r", "--episode", "run"]
     pa.csv.write_csv(pa.table(short_log(u=[2, 0, 1, 2, 1], v=[1, 1, 0, 0, 0])), log)
-    cli_data.run(["import", log, "--name", "own/quantities", *columns, "--actions", "u"])
+    cli_data.run(["import", log, "--name", "local/quantities", *columns, "--actions", "u"])
     assert "whole numbers from 0 to 2, taken as quantities: if they number choices" in capsys.readouterr().err
-    cli_data.run(["import", log, "--name", "own/one", *columns, "--actions", "u", "--choices", "3"])
-    cli_data.run(["import", log, "--name", "own/two", *columns, "--actions", "u,v", "--choices", "3,2"])
+    cli_data.run(["import", log, "--name", "local/one", *columns, "--actions", "u", "--choices", "3"])
+    cli_data.run(["import", log, "--name", "local/two", *columns, "--actions", "u,v", "--choices", "3,2"])
     assert "quantities" not in capsys.readouterr().err
-    spaces = [spaces_of(open_dataset(name).open())[1] for name in ("own/quantities", "own/one", "own/two")]
+    spaces = [spaces_of(open_dataset(name).open())[1] for name in ("local/quantities", "local/one", "local/two")]
     assert spaces == [Box(0, 2, (1,)), Discrete(3), MultiDiscrete([3, 2])]
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("column", ["obs_0", "u", "r"])
 def test_number_too_large_for_float32_is_not_called_missing(column: str) -> None:
     words = f"row 1 has a number too large for float32, beyond 3.4e38 or inf, in the column {column}: mend it"
@@ -200,15 +200,15 @@ def test_number_too_large_for_float32_is_not_called_missing(column: str) -> None
         imported(short_log(**{column: [0, -1e300, 0, 0, 0]}))
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_logs_are_appended_only_with_the_same_columns() -> None:
     imported(short_log())
     assert len(imported(short_log(), append=True)) == 4
-    with pytest.raises(InputError, match=r"own/log has the columns .*obs_0.*these are .*obs_0.*obs_1.*another name"):
+    with pytest.raises(InputError, match=r"local/log has the columns .*obs_0.*these are .*obs_0.*obs_1.*another name"):
         imported(short_log(obs_1=[0.0] * 5), append=True)
     with pytest.raises(InputError, match=r"has the columns obs_0, obs_1, u, v where the log before has .* obs_0, u, v"):
-        imported([short_log(), short_log(obs_1=[0.0] * 5)], "own/new")
-    with pytest.raises(InputError, match="own/log exists"):
+        imported([short_log(), short_log(obs_1=[0.0] * 5)], "local/new")
+    with pytest.raises(InputError, match="local/log exists"):
         imported(short_log())
 
 
@@ -230,16 +230,16 @@ def test_logs_are_appended_only_with_the_same_columns() -> None:
         ({"u": [[1.0]] * 4 + [[1.0, 2.0]]}, {}, "column u are not lists of equally many numbers"),
         ({"u": [1.0]}, {}, "dict is no log"),
         ({}, {"missing": "ignore"}, "missing is 'ignore': it must be error, drop_episode, end_episode"),
-        ({}, {"name": "log"}, "own/"),
+        ({}, {"name": "log"}, "local/"),
     ],
 )
 def test_invalid_log_raises_one_sentence_and_writes_nothing(
-    changes: dict[str, Any], options: dict[str, Any], words: str, own: Path
+    changes: dict[str, Any], options: dict[str, Any], words: str, local: Path
 ) -> None:
     with pytest.raises(InputError) as raised:
         imported(short_log(**changes), **options)
     assert words in str(raised.value)
-    assert not list(own.glob("*"))
+    assert not list(local.glob("*"))
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_invalid_log_raises_one_sentence_and_writes_nothing(
     ],
 )
 def test_unreadable_file_raises_one_sentence_that_names_it(
-    content: bytes | None, words: str, own: Path, tmp_path: Path
+    content: bytes | None, words: str, local: Path, tmp_path: Path
 ) -> None:
     if content is not None:
         (tmp_path / "log.csv").write_bytes(content)
@@ -266,31 +266,31 @@ def test_unreadable_file_raises_one_sentence_that_names_it(
         imported(tmp_path / "log.csv")
     assert "log.csv" in str(raised.value)
     assert words in str(raised.value)
-    assert not list(own.glob("*"))
+    assert not list(local.glob("*"))
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_remarks_on_a_log_name_the_columns_of_entries(capsys: pytest.CaptureFixture[str]) -> None:
     imported(short_log(obs_grip=[7.0] * 5, obs_clock=[1.76e9] * 5))
-    assert main(["data", "info", "own/log"]) == 0
+    assert main(["data", "info", "local/log"]) == 0
     described = capsys.readouterr().out
     assert "entry 1 (obs_grip) of the observations never changes" in described
     assert "entry 2 (obs_clock) of the observations is around 1.76e+09" in described
-    store = open_dataset("own/log").open()
+    store = open_dataset("local/log").open()
     assert "entry 1 (v) has a single value and is held at it" in str(describe_actions(store, spaces_of(store)[1]))
 
 
-def test_folder_in_place_of_a_log_is_told_which_files_to_name(own: Path, tmp_path: Path) -> None:
+def test_folder_in_place_of_a_log_is_told_which_files_to_name(local: Path, tmp_path: Path) -> None:
     folder = tmp_path / "of today"
     folder.mkdir()
     with pytest.raises(
         InputError, match=rf"{folder} is a folder: name the files in it, CSV.*such as '{folder}'/\*\.csv"
     ):
         imported(folder)
-    assert not list(own.glob("*"))
+    assert not list(local.glob("*"))
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_import_without_pyarrow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "decision_rnn.data.formats.logs", raising=False)
@@ -298,41 +298,41 @@ def test_import_without_pyarrow_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         imported(short_log())
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("seed", range(3))
 def test_own_data_exported_as_d4rl_are_imported_with_the_same_fingerprint(seed: int, tmp_path: Path) -> None:
     random = np.random.default_rng(seed)
     ends = [(True, False), (False, True), (True, True), (False, False)]
     kinds = [(int(random.integers(1, 20)), *ends[random.integers(4)]) for _ in range(8)]
-    written = write_store("own/first", [random_episode(random, *kind) for kind in kinds])
+    written = write_store("local/first", [random_episode(random, *kind) for kind in kinds])
     write_file(tmp_path / "first.hdf5", written)
-    again = import_log(tmp_path / "first.hdf5", "own/again").open()
+    again = import_log(tmp_path / "first.hdf5", "local/again").open()
     assert again.fingerprint == written.fingerprint
     np.testing.assert_array_equal(rewards_of(again), rewards_of(written))
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_column_names_of_a_log_survive_export_as_d4rl_import_and_merge(tmp_path: Path) -> None:
     imported(short_log(obs_1=[0.5] * 5))
-    imported(short_log(obs_1=[0.5] * 5), "own/turned", actions=["v", "u"])
+    imported(short_log(obs_1=[0.5] * 5), "local/turned", actions=["v", "u"])
     log, turned = tmp_path / "log.hdf5", tmp_path / "turned.hdf5"
     for file in (log, turned):
-        assert main(["data", "export", f"own/{file.stem}", "--format", "d4rl", "--output", str(file)]) == 0
-    import_log([log, log], "own/again")
-    merge_datasets("own/both", ["own/log", "own/again"])
+        assert main(["data", "export", f"local/{file.stem}", "--format", "d4rl", "--output", str(file)]) == 0
+    import_log([log, log], "local/again")
+    merge_datasets("local/both", ["local/log", "local/again"])
     names = {"observations": ["obs_0", "obs_1"], "actions": ["u", "v"]}
-    for name in ("own/again", "own/both"):
+    for name in ("local/again", "local/both"):
         assert open_dataset(name).open().manifest["source"]["columns"] == names
     with pytest.raises(InputError, match=r"turned\.hdf5 names other columns than a file before it"):
-        import_log([log, turned], "own/mixed")
+        import_log([log, turned], "local/mixed")
     with h5py.File(log, "a") as file:  # the names of another tool
         file["observations"].attrs["columns"] = np.array([b"x", b"y"])
         file["actions"].attrs["columns"] = '["u"]'
-    import_log(log, "own/unnamed")
-    assert "columns" not in open_dataset("own/unnamed").open().manifest["source"]
+    import_log(log, "local/unnamed")
+    assert "columns" not in open_dataset("local/unnamed").open().manifest["source"]
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("timed", [True, False])
 def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Maze2d's sizes, flags as numbers and goals in `infos`; older files have no timeouts."""
@@ -346,13 +346,13 @@ def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: 
     }
     if timed:
         arrays["timeouts"] = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0.0])
-    import_log(write(tmp_path / "maze.hdf5", arrays), "own/maze", environment_id="Maze-v9")
-    store = open_dataset("own/maze").open()
+    import_log(write(tmp_path / "maze.hdf5", arrays), "local/maze", environment_id="Maze-v9")
+    store = open_dataset("local/maze").open()
     assert store.episode_lengths.tolist() == ([2, 2, 5] if timed else [4, 5])
     assert (store.environment_id, store.observation_dim, store.action_dim) == ("Maze-v9", 4, 2)
     assert ("it has no timeouts: episodes end only at its terminals" in capsys.readouterr().err) == (not timed)
     with pytest.raises(InputError, match="columns are named"):
-        import_log(tmp_path / "maze.hdf5", "own/other", "x", "u")
+        import_log(tmp_path / "maze.hdf5", "local/other", "x", "u")
 
 
 @pytest.mark.parametrize(
@@ -363,18 +363,18 @@ def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: 
     ],
 )
 def test_d4rl_file_whose_arrays_have_unequal_lengths_names_each_with_its_own(
-    key: str, words: str, own: Path, tmp_path: Path
+    key: str, words: str, local: Path, tmp_path: Path
 ) -> None:
     arrays = {"observations": np.zeros((9, 2)), "next_observations": np.zeros((9, 2)), "actions": np.zeros((9, 1))}
     arrays |= {"rewards": np.zeros(9), "terminals": np.zeros(9)}
     file = write(tmp_path / "arm.hdf5", arrays | {key: arrays[key][:-1]})
     with pytest.raises(InputError) as raised:
-        import_log(file, "own/arm")
+        import_log(file, "local/arm")
     assert words in str(raised.value)
-    assert not list(own.glob("*"))
+    assert not list(local.glob("*"))
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize(
     ("missing", "lengths"), [("drop_episode", [3, 3]), ("end_episode", [3, 1, 3])], ids=["drop_episode", "end_episode"]
 )
@@ -394,7 +394,7 @@ def test_missing_numbers_of_a_d4rl_file_are_treated_as_those_of_a_log(missing: A
     with pytest.raises(
         InputError, match=r"arm\.hdf5 has observations .*, as in row 4: mend them, or choose missing drop_"
     ):
-        import_log(file, "own/arm")
-    store = import_log(file, "own/arm", missing=missing).open()
+        import_log(file, "local/arm")
+    store = import_log(file, "local/arm", missing=missing).open()
     assert store.episode_lengths.tolist() == lengths
     assert any("1 of 3 episodes had missing numbers: " in note for note in store.manifest["source"]["notes"])

@@ -77,9 +77,9 @@ def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:
     ]
     store = store_of(episodes, folders / "store")
     write_dataset(
-        "own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", spaces=boxes(11, 3), metadata={}, source={}
+        "local/copy-v0", store.read_episodes(), environment_id="Hopper-v5", spaces=boxes(11, 3), metadata={}, source={}
     )
-    again = open_dataset("minari/own/copy-v0").open()
+    again = open_dataset("minari/local/copy-v0").open()
     assert again.fingerprint == store.fingerprint
     np.testing.assert_array_equal(rewards_of(again), rewards_of(store))
 

@@ -46,7 +46,7 @@ def test_ordinary_data_have_no_oddities(make: Make) -> None:
 
 def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(make: Make) -> None:
     store = make({1: lambda time: np.full_like(time, 0.5), 2: lambda time: 1.76e9 + 0.02 * time}, reward=-1.0)
-    lines = [line for line in format_info(spec_of_store("own/odd", store), store).splitlines() if "warning" in line]
+    lines = [line for line in format_info(spec_of_store("local/odd", store), store).splitlines() if "warning" in line]
     assert [line.split()[0] for line in lines] == ["warning"] * 3
     assert "entry 1 of the observations never changes in the data" in lines[0]
     assert "entry 2 of the observations is around 1.76e+09, where float32 loses its changes" in lines[1]

@@ -140,8 +140,8 @@ def test_ogbench_export_is_read_by_its_own_package_and_by_ours(
 def test_export_of_another_environment_in_ogbench_layout_is_one_sentence(
     tmp_path: Path, store: EpisodeStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_store("own/hopper", store.read_episodes(), "Hopper-v5")
-    assert main(["data", "export", "own/hopper", "--format", "ogbench", "--output", str(tmp_path / "x.npz")]) == 2
+    write_store("local/hopper", store.read_episodes(), "Hopper-v5")
+    assert main(["data", "export", "local/hopper", "--format", "ogbench", "--output", str(tmp_path / "x.npz")]) == 2
     assert "is of Hopper-v5, which is none of OGBench's tasks: export it as minari or d4rl" in capsys.readouterr().err
     assert not (tmp_path / "x.npz").exists()
 

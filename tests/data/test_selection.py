@@ -107,12 +107,12 @@ def test_top_fraction_counts_episodes_not_steps_and_keeps_the_earlier_of_equal_r
 
 def test_complete_episodes_leaves_out_partial_ones_and_says_so(episodes: list[Episode], tmp_path: Path) -> None:
     whole = written(tmp_path / "whole", episodes)
-    complete = complete_episodes("own/x", whole)
+    complete = complete_episodes("local/x", whole)
     assert complete.fingerprint == written(tmp_path / "complete", episodes[:-1]).fingerprint
     assert complete.manifest["source"]["notes"] == [
         "one",
         "1 of 5 episodes (25 steps) were partial and are dropped",
     ]
-    assert complete_episodes("own/x", complete) is complete
-    with pytest.raises(InputError, match="own/x has 1 partial episode and no other"):
-        complete_episodes("own/x", written(tmp_path / "partial", episodes[-1:]))
+    assert complete_episodes("local/x", complete) is complete
+    with pytest.raises(InputError, match="local/x has 1 partial episode and no other"):
+        complete_episodes("local/x", written(tmp_path / "partial", episodes[-1:]))

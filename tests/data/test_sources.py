@@ -57,11 +57,11 @@ def test_store_of_custom_source_is_rebuilt_if_its_data_change(
     assert "making it again" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("prefix", ["own", "", "a/b", "A", ".."])
+@pytest.mark.parametrize("prefix", ["local", "", "a/b", "A", ".."])
 def test_register_source_with_taken_or_invalid_prefix_raises(prefix: str) -> None:
     with pytest.raises(ValueError, match=r"lower-case word that is not taken; registered are standin, memory, d4rl"):
-        register_source(type("Mine", (type(SOURCES["own"]),), {"prefix": prefix}))
-    assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "own"]
+        register_source(type("Mine", (type(SOURCES["local"]),), {"prefix": prefix}))
+    assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "local"]
 
 
 def test_register_source_without_required_members_raises_naming_them() -> None:

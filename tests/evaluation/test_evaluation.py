@@ -285,7 +285,7 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
         for length, cut in zip(lengths, truncated, strict=True)
     ]
     store = EpisodeStore.write(tmp_path / "store", made, environment_id="Pendulum-v1", source={})
-    spec = DatasetSpec("own/short", "Pendulum-v1", -1600.0, -150.0, (), 1000.0, "ours")
+    spec = DatasetSpec("local/short", "Pendulum-v1", -1600.0, -150.0, (), 1000.0, "ours")
     assert DataSummary.from_store(spec, store).time_limit == limit
 
 

@@ -79,7 +79,7 @@ def test_find_agent_downloads_only_agent_files_and_caches_them(packaged: Path, h
         ("org/-name", r"does not give org/-name \(.*\): check the name"),
         ("org/theirs", "org/theirs on the Hugging Face Hub is not an agent of decision_rnn: it has no weights"),
         ("file", "file is not the folder of an agent: name the folder"),
-        ("own/empty", "own/empty is not the folder of an agent: .* Hub, own/empty@main"),
+        ("local/empty", "local/empty is not the folder of an agent: .* Hub, local/empty@main"),
     ],
 )
 def test_find_agent_of_a_missing_agent_raises_one_line(
@@ -89,7 +89,7 @@ def test_find_agent_of_a_missing_agent_raises_one_line(
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "config.json").write_text('{"model_type": "bert"}')
     (working_folder / "file").touch()
-    (working_folder / "own" / "empty").mkdir(parents=True)
+    (working_folder / "local" / "empty").mkdir(parents=True)
     with pytest.raises(InputError, match=words) as caught:
         find_agent(name)
     assert len(str(caught.value).splitlines()) == 1
@@ -100,7 +100,7 @@ def test_find_agent_of_a_missing_agent_raises_one_line(
     [
         ("runs/misspelt", "runs/misspelled"),
         ("runs/nothing-like-it", None),
-        ("own/misspeled", "own/misspelled"),
+        ("local/misspeled", "local/misspelled"),
         ("./misspeled", "misspelled"),
         ("../working/misspeled", "../working/misspelled"),
         ("misspeled", "misspelled"),
@@ -114,7 +114,7 @@ def test_find_agent_never_asks_the_hub_for_a_mistyped_local_path(
     name: str, nearest: str | None, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`runs/misspelt` was once asked for on the Hub."""
-    for folder in ("runs/misspelled/checkpoints/10", "own/misspelled", "misspelled"):
+    for folder in ("runs/misspelled/checkpoints/10", "local/misspelled", "misspelled"):
         (working_folder / folder).mkdir(parents=True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("the Hub was asked"))
     with pytest.raises(InputError, match=f"there is no run {name}: ") as caught:
@@ -122,7 +122,7 @@ def test_find_agent_never_asks_the_hub_for_a_mistyped_local_path(
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     assert f"did you mean {nearest}? " in message if nearest else "did you mean" not in message
-    assert name != "own/misspeled" or "Hub, own/misspeled@main" in message
+    assert name != "local/misspeled" or "Hub, local/misspeled@main" in message
 
 
 def test_find_agent_offline_uses_the_cache_or_raises_one_line(packaged: Path, hub: HubServer) -> None:

@@ -85,7 +85,7 @@ def test_card_front_matter_has_hub_metadata_and_scores(run: Path, tmp_path: Path
     assert len(entry["results"]) == len(result.targets) == 3
     for row, played in zip(entry["results"], returns, strict=True):
         assert row["dataset"]["name"] == "Pendulum-v1"
-        assert row["dataset"]["args"]["trained_on"] == "own/pendulum"
+        assert row["dataset"]["args"]["trained_on"] == "local/pendulum"
         rewards, scores = (metric["value"].split(" +/- ") for metric in row["metrics"])
         np.testing.assert_allclose([float(x) for x in rewards], [played.mean(), played.std()], atol=0.01)
         normalised = 100 * (played + 1600) / 1450  # with references -1600 and -150
@@ -279,7 +279,7 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
 ) -> None:
     done = inline_cli("package", "run")
     assert done.returncode == 0, done.stderr
-    folder = tmp_path / "packages" / "own-pendulum-mingru-seed0"
+    folder = tmp_path / "packages" / "local-pendulum-mingru-seed0"
     assert done.stdout == f"written to {folder.relative_to(tmp_path)}\n"
     shutil.rmtree(run)
     before = sorted(folder.rglob("*"))

@@ -22,38 +22,38 @@ KINDS = [(7, True, False), (9, False, True), (4, False, False)]
 ENDED: dict[str, Any] = {"rewards": np.zeros(3), "terminated": True, "truncated": False}
 
 
-def test_write_store_makes_an_own_dataset_that_trains(own: Path, tmp_path: Path) -> None:
+def test_write_store_makes_an_own_dataset_that_trains(local: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes(KINDS)
-    written = write_store("own/mine", episodes, environment_id="Hopper-v5")
+    written = write_store("local/mine", episodes, environment_id="Hopper-v5")
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
-    store = open_dataset("own/mine").open()
+    store = open_dataset("local/mine").open()
     assert store.fingerprint == written.fingerprint == directly.fingerprint
-    assert store.path == own / "mine"
-    assert open_dataset("own/mine").spec.reference_max == 3234.3
-    assert "own/mine" in names()
-    assert open_dataset("own/mine").ready
+    assert store.path == local / "mine"
+    assert open_dataset("local/mine").spec.reference_max == 3234.3
+    assert "local/mine" in names()
+    assert open_dataset("local/mine").ready
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
-    trained = train(parse_run("test", ["own/mine", *small])[0], tmp_path / "run")
+    trained = train(parse_run("test", ["local/mine", *small])[0], tmp_path / "run")
     assert trained.provenance.fingerprint == store.fingerprint
     assert trained.step == 1
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_write_store_accepts_lists() -> None:
     generator = np.random.default_rng(0)
     lists = [generator.normal(size=shape).tolist() for shape in ((4, 3), (3, 1), (3,))]
-    store = write_store("own/mine", [Episode(*lists, True, False)], environment_id="Pendulum-v1")
+    store = write_store("local/mine", [Episode(*lists, True, False)], environment_id="Pendulum-v1")
     np.testing.assert_array_equal(store.observations, np.array(lists[0][:-1], np.float32))
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
     """Also checks the reference scores of the dataset."""
 
     def policy(observation: np.ndarray) -> np.ndarray:
         return -2 * observation[2:]
 
-    store = write_store("own/pendulum", play_episodes("Pendulum-v1", policy, episodes=2, seed=5), "Pendulum-v1")
+    store = write_store("local/pendulum", play_episodes("Pendulum-v1", policy, episodes=2, seed=5), "Pendulum-v1")
     environment = gymnasium.make("Pendulum-v1")
     for index, episode in enumerate(store.read_episodes()):
         observation, _ = environment.reset(seed=5 + index)
@@ -65,39 +65,39 @@ def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
             assert episode.rewards[t] == reward
         np.testing.assert_array_equal(store.final_observations[index], observation)
         assert (store.terminated[index], store.truncated[index]) == (terminated, truncated) == (False, True)
-    spec = open_dataset("own/pendulum").spec
+    spec = open_dataset("local/pendulum").spec
     assert (spec.reference_min, spec.reference_max) == (store.episode_returns.min(), store.episode_returns.max())
 
 
-def test_play_episodes_with_action_of_wrong_shape_raises(own: Path) -> None:
+def test_play_episodes_with_action_of_wrong_shape_raises(local: Path) -> None:
     with pytest.raises(InputError, match=r"action of shape \(2,\) where Pendulum-v1 needs \(1,\)"):
-        write_store("own/mine", play_episodes("Pendulum-v1", lambda observation: np.zeros(2), 1), "Pendulum-v1")
-    assert not own.exists() or not list(own.iterdir())
+        write_store("local/mine", play_episodes("Pendulum-v1", lambda observation: np.zeros(2), 1), "Pendulum-v1")
+    assert not local.exists() or not list(local.iterdir())
 
 
-def test_damaged_own_dataset_raises_and_is_not_rebuilt(own: Path) -> None:
-    write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
-    table = own / "mine" / "steps.npy"
+def test_damaged_own_dataset_raises_and_is_not_rebuilt(local: Path) -> None:
+    write_store("local/mine", hopper_episodes(KINDS), "Hopper-v5")
+    table = local / "mine" / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"steps\.npy is corrupt.*: `decision-rnn data remove own/mine`"):
-        open_dataset("own/mine").open()
+    with pytest.raises(InputError, match=r"steps\.npy is corrupt.*: `decision-rnn data remove local/mine`"):
+        open_dataset("local/mine").open()
     assert table.exists()
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("local")
 def test_missing_own_dataset_error_names_the_nearest_and_no_list() -> None:
-    write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
-    with pytest.raises(InputError, match=r"did you mean own/mine\? `decision-rnn data list` shows"):
-        open_dataset("own/mime").open()
+    write_store("local/mine", hopper_episodes(KINDS), "Hopper-v5")
+    with pytest.raises(InputError, match=r"did you mean local/mine\? `decision-rnn data list` shows"):
+        open_dataset("local/mime").open()
     with pytest.raises(InputError) as caught:
-        open_dataset("own/xyzuvw").open()
-    assert "own/mine" not in str(caught.value)
+        open_dataset("local/xyzuvw").open()
+    assert "local/mine" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "name", [f"own/{rest}" for rest in ("", "..", "../x", "/x", "a/b", ".x", "\0", "a\n", "é", "a" * 999)]
+    "name", [f"local/{rest}" for rest in ("", "..", "../x", "/x", "a/b", ".x", "\0", "a\n", "é", "a" * 999)]
 )
-def test_hostile_own_dataset_names_raise(name: str, own: Path, folders: Path) -> None:
+def test_hostile_own_dataset_names_raise(name: str, local: Path, folders: Path) -> None:
     for use in (lambda n: open_dataset(n).open(), lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
         with pytest.raises(InputError, match="unknown dataset"):
             use(name)
@@ -105,26 +105,26 @@ def test_hostile_own_dataset_names_raise(name: str, own: Path, folders: Path) ->
 
 
 @pytest.mark.parametrize("environment", ["os:Hopper-v5", "Walker2d-v5", ""])
-def test_write_store_with_unusable_environment_raises(environment: Any, own: Path) -> None:
+def test_write_store_with_unusable_environment_raises(environment: Any, local: Path) -> None:
     with pytest.raises(InputError, match=environment or "not a Gymnasium id"):
-        write_store("own/mine", hopper_episodes(KINDS), environment)
-    assert not own.exists() or not list(own.iterdir())
+        write_store("local/mine", hopper_episodes(KINDS), environment)
+    assert not local.exists() or not list(local.iterdir())
 
 
-def test_write_store_with_a_space_that_agents_cannot_read_raises(own: Path) -> None:
+def test_write_store_with_a_space_that_agents_cannot_read_raises(local: Path) -> None:
     space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
-    with pytest.raises(InputError, match=r"own/mine: the observations are Sequence.*: agents read Box, Discrete"):
-        write_store("own/mine", hopper_episodes(KINDS), observation_space=space)
-    assert not own.exists() or not list(own.iterdir())
+    with pytest.raises(InputError, match=r"local/mine: the observations are Sequence.*: agents read Box, Discrete"):
+        write_store("local/mine", hopper_episodes(KINDS), observation_space=space)
+    assert not local.exists() or not list(local.iterdir())
 
 
-def test_write_store_with_dict_observations_and_no_space_asks_for_the_space(own: Path) -> None:
+def test_write_store_with_dict_observations_and_no_space_asks_for_the_space(local: Path) -> None:
     parts = {"at": np.zeros((4, 2)), "goal": np.zeros((4, 1))}
     for observations in (parts, tuple(parts.values()), [{"at": [0, 0]}] * 4):
         episode = Episode(observations, np.zeros((3, 1)), **ENDED)
         with pytest.raises(InputError, match=r"episode 0 has observations .* write_store its observation_space"):
-            write_store("own/bad", [episode])
-    assert list(own.iterdir()) == []
+            write_store("local/bad", [episode])
+    assert list(local.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_write_store_with_dict_observations_and_no_space_asks_for_the_space(own:
     ],
 )
 def test_write_store_of_actions_that_agents_are_not_trained_on_is_refused_before_it_reads_an_episode(
-    space: gymnasium.Space[Any], told: str, own: Path
+    space: gymnasium.Space[Any], told: str, local: Path
 ) -> None:
     unread = (pytest.fail("it is read") for _ in range(1))
-    with pytest.raises(InputError, match=rf"^own/bad: the actions are .*{told}"):
-        write_store("own/bad", unread, action_space=space)
-    assert not own.exists()
+    with pytest.raises(InputError, match=rf"^local/bad: the actions are .*{told}"):
+        write_store("local/bad", unread, action_space=space)
+    assert not local.exists()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_write_store_of_actions_that_agents_are_not_trained_on_is_refused_before
     ],
 )
 def test_write_store_with_rows_that_are_not_one_hot_names_the_first(
-    kind: str, space: gymnasium.Space[Any], row: list[float], own: Path
+    kind: str, space: gymnasium.Space[Any], row: list[float], local: Path
 ) -> None:
     space.seed(0)
     rows = np.array([flatten(space, space.sample()) for _ in range(3)])
@@ -165,13 +165,13 @@ def test_write_store_with_rows_that_are_not_one_hot_names_the_first(
     )
     if kind == "observation":
         good, bad = (replace(of, observations=np.array([*of.observations, rows[0]])) for of in (good, bad))
-    store = write_store("own/good", [good], **{f"{kind}_space": space})
+    store = write_store("local/good", [good], **{f"{kind}_space": space})
     np.testing.assert_array_equal(getattr(store, f"{kind}s"), rows.astype(np.float32))
     with pytest.raises(
-        InputError, match=rf"{kind}s of own/bad: episode 1.*: row 1 is \[.*\], which is not one-hot: give"
+        InputError, match=rf"{kind}s of local/bad: episode 1.*: row 1 is \[.*\], which is not one-hot: give"
     ):
-        write_store("own/bad", [good, bad], **{f"{kind}_space": space})
-    assert [path.name for path in own.iterdir()] == ["good"]
+        write_store("local/bad", [good, bad], **{f"{kind}_space": space})
+    assert [path.name for path in local.iterdir()] == ["good"]
 
 
 def not_finite(values: np.ndarray, value: float) -> np.ndarray:
@@ -180,16 +180,16 @@ def not_finite(values: np.ndarray, value: float) -> np.ndarray:
     return values
 
 
-def test_write_store_with_faulty_episode_raises_and_writes_nothing(own: Path) -> None:
+def test_write_store_with_faulty_episode_raises_and_writes_nothing(local: Path) -> None:
     """Of another length, rank or width, not finite, or no numbers."""
-    payload, good = Payload(own.parent / "mark"), hopper_episodes(KINDS)
+    payload, good = Payload(local.parent / "mark"), hopper_episodes(KINDS)
     no_numbers = [None, "text", [[1], [1, 2]], [1j], {"a": 1}, np.array([payload]), pickle.dumps(payload), payload]
     for key in ("observations", "actions", "rewards"):
         values = getattr(good[1], key)
         shapes = [(3, *values.shape[1:]), (0, *values.shape[1:]), (), values.shape[:1] * 3, (*values.shape[:-1], 5)]
         faulty = [*map(np.zeros, shapes), *(not_finite(values, x) for x in (np.nan, -np.inf, 1e39)), *no_numbers]
         for fault in faulty:
-            with pytest.raises(InputError, match=r"own/bad.*episode 1\b"):
-                write_store("own/bad", [good[0], replace(good[1], **{key: fault}), good[2]], "Hopper-v5")
-            assert list(own.iterdir()) == []
+            with pytest.raises(InputError, match=r"local/bad.*episode 1\b"):
+                write_store("local/bad", [good[0], replace(good[1], **{key: fault}), good[2]], "Hopper-v5")
+            assert list(local.iterdir()) == []
     assert not payload.mark.exists()

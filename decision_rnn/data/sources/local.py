@@ -30,20 +30,20 @@ from decision_rnn.utils.files import locked, remove_directory
 
 APPENDED = ".appended"
 """How the hidden folder ends in which a dataset with the episodes appended to it is complete, before it replaces it."""
-NAME = re.compile(r"own/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"local/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @register_source
-class OwnSource(Source):
-    """Datasets written by `write_store`, in `$DECISION_RNN_DATA/own` or `~/.local/share/decision_rnn/own`."""
+class LocalSource(Source):
+    """Datasets written by `write_store`, in `$DECISION_RNN_DATA/local` or `~/.local/share/decision_rnn/local`."""
 
-    prefix = "own"
-    pattern = "own/NAME"
+    prefix = "local"
+    pattern = "local/NAME"
 
     def names(self) -> list[str]:
-        for name in [f"own/{path.name[1:].removesuffix(APPENDED)}" for path in _root().glob(f".*{APPENDED}")]:
+        for name in [f"local/{path.name[1:].removesuffix(APPENDED)}" for path in _root().glob(f".*{APPENDED}")]:
             _finish_appending(name)
-        found = sorted(f"own/{path.name}" for path in _root().glob("*") if path.is_dir())
+        found = sorted(f"local/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in found if NAME.fullmatch(name)]
 
     def spec(self, name: str) -> DatasetSpec:
@@ -68,8 +68,8 @@ class OwnSource(Source):
     def folder(self, name: str) -> Path:
         """The folder of the dataset, which may not exist; raises InputError for an invalid name."""
         if not NAME.fullmatch(name):
-            raise InputError(f"unknown dataset {name!r:.200}: own/ must be followed by letters, digits, '.', '_', '-'")
-        return _root() / name.removeprefix("own/")
+            raise InputError(f"unknown dataset {name!r:.200}: local/ is followed by letters, digits, '.', '_', '-'")
+        return _root() / name.removeprefix("local/")
 
 
 def write_store(
@@ -85,10 +85,10 @@ def write_store(
 ) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
 
-    It is stored in `$DECISION_RNN_DATA/own`, or in `~/.local/share/decision_rnn/own`; pass its name to `train`.
+    It is stored in `$DECISION_RNN_DATA/local`, or in `~/.local/share/decision_rnn/local`; pass its name to `train`.
 
     Args:
-        name: `own/` and a word.
+        name: `local/` and a word.
         episodes: Episodes of one environment, in any order: `Episode`, or objects with the same attributes, as arrays
             or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
             steps has observations (T+1, O), actions (T, A) and rewards (T,). If no observation follows the last action,
@@ -124,13 +124,13 @@ def write_store(
         ...     terminated=False,
         ...     truncated=True,
         ... )
-        >>> store = decision_rnn.write_store("own/three-steps", [swing], "MountainCarContinuous-v0")
+        >>> store = decision_rnn.write_store("local/three-steps", [swing], "MountainCarContinuous-v0")
         >>> store.episodes, store.steps, store.episode_returns.round(3)
         (1, 3, array([-0.3]))
     """
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
-    return write_own(
+    return write_local(
         name,
         episodes,
         environment_id,
@@ -143,7 +143,7 @@ def write_store(
     )
 
 
-def write_own(
+def write_local(
     name: str,
     episodes: Iterable[Any],
     environment_id: str | None,
@@ -178,7 +178,7 @@ def write_own(
     spaces = (observation_space or known[0], action_space or known[1])
     with _writing(name) as path:
         check_new(name, append)
-        before = OwnSource().open(name, False, None) if path.exists() else None
+        before = LocalSource().open(name, False, None) if path.exists() else None
         if before is not None:
             former = before.manifest["source"]
             given = environment_id, _effective(environment_id, environment_settings)
@@ -221,7 +221,7 @@ def write_own(
 
 def check_new(name: str, append: bool) -> None:
     """Raise InputError if no dataset can be written by that name, or, with `append`, appended to."""
-    path = OwnSource().folder(name)
+    path = LocalSource().folder(name)
     if path.exists() and not append:
         raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name")
 
@@ -263,14 +263,14 @@ def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
 
 
 def remove_dataset(name: str) -> None:
-    """Remove an own dataset from disk. Runs that were trained on it can still be evaluated, not resumed.
+    """Remove a local dataset from disk. Runs that were trained on it can still be evaluated, not resumed.
 
     Raises:
-        InputError: If it is not an own dataset, there is none of that name, or another process is writing it.
+        InputError: If it is not a local dataset, there is none of that name, or another process is writing it.
     """
-    if not str(name).startswith("own/"):
+    if not str(name).startswith("local/"):
         raise InputError(
-            f"{name!r:.100} is not an own dataset, own/NAME: others are made again, so delete their folder"
+            f"{name!r:.100} is not a local dataset, local/NAME: others are made again, so delete their folder"
         )
     with _writing(name) as path:
         if not path.is_dir():
@@ -313,8 +313,8 @@ def _effective(environment_id: str | None, settings: dict[str, Any] | None) -> d
 
 @contextlib.contextmanager
 def _writing(name: str) -> Iterator[Path]:
-    """The folder of an own dataset, which only this process changes inside the block."""
-    path = OwnSource().folder(name)
+    """The folder of a local dataset, which only this process changes inside the block."""
+    path = LocalSource().folder(name)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(_lock(name), wait=False))
@@ -331,7 +331,7 @@ def _writing(name: str) -> Iterator[Path]:
 def _finish_appending(name: str) -> None:
     """Finish what a process killed while it appended had written in full."""
     with contextlib.suppress(OSError), locked(_lock(name)):
-        _replace(OwnSource().folder(name))
+        _replace(LocalSource().folder(name))
 
 
 def _replace(path: Path) -> None:
@@ -350,4 +350,4 @@ def _lock(name: str) -> Path:
 
 
 def _root() -> Path:
-    return Path(os.environ.get("DECISION_RNN_DATA") or "~/.local/share/decision_rnn").expanduser() / "own"
+    return Path(os.environ.get("DECISION_RNN_DATA") or "~/.local/share/decision_rnn").expanduser() / "local"
