@@ -46,7 +46,8 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
     with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
         _check_folder(plan.folder, planned)
-        _set_aside(planned)
+        for trial in planned:
+            trial.check_unchanged()
         trials = {each.run: each.collect() for each in planned}
         pending = [each for each in planned if trials[each.run] is None]
         executor = executor or make_executor(plan, len(planned))
@@ -85,7 +86,8 @@ def list_commands(plan: Plan) -> list[str]:
     """The commands that train the missing runs, to be started elsewhere, such as by SLURM; their configurations are
     written into the runs' folders."""
     _, planned = plan.trials()
-    _set_aside(planned)
+    for trial in planned:
+        trial.check_unchanged()
     pending = [each for each in planned if each.collect() is None]
     return [shlex.join(["decision-rnn", *each.task().write()]) for each in pending]
 
@@ -129,21 +131,6 @@ def _check_folder(folder: Path, planned: Sequence[PlannedTrial]) -> None:
             f"--output (output= in Python), compare them too, or remove {folder / 'comparison.json'}, which leaves the "
             "runs as they are"
         )
-
-
-def _set_aside(planned: Sequence[PlannedTrial]) -> None:
-    """Rename the folders of runs that were trained with other code or data than there are now, and say so on stderr."""
-    others = {each.run: names for each in planned if (names := each.changes())}
-    if not others:
-        return
-    for each in planned:
-        if each.run in others:
-            each.set_aside()
-    changed = ", ".join(sorted({name for names in others.values() for name in names}))
-    warn(
-        f"{len(others)} of the runs were made with other code or contents of {changed}: they are trained anew, the "
-        f"earlier ones are kept beside them, such as {next(iter(others))}-earlier-1"
-    )
 
 
 def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str]:

@@ -8,7 +8,6 @@ from gymnasium.spaces import Box
 
 from decision_rnn.agent import SupervisedConfig
 from decision_rnn.backbones import count_parameters
-from decision_rnn.code_hashes import code_of
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
@@ -42,8 +41,6 @@ def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
         commit=commit(),
         versions=versions(PACKAGES),
         hardware=hardware(),
-        trained_with=trained.code,
-        evaluated_with=code_of(config),
     )
 
 

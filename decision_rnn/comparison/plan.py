@@ -13,7 +13,6 @@ import torch
 import yaml
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
 from decision_rnn.comparison.held_out import HeldOutLoss, measure_unplayed
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
@@ -27,11 +26,11 @@ from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
-from decision_rnn.training.checkpoint import load_agent, trained_with
+from decision_rnn.training.checkpoint import changes_since, load_agent
 from decision_rnn.training.run_files import checkpoints_of
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 from decision_rnn.training.slices import select_episodes
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 
 SPREAD = 5
@@ -65,21 +64,15 @@ class PlannedTrial:
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
         return Task(self.output / self.run, text, self.config.plugins, self.config.training.device)
 
-    def changes(self) -> list[str]:
-        """The names of the code and of the data that the run was trained with, as far as it was, and that are others
-        now."""
-        code, fingerprint = trained_with(self.output / self.run)
-        other_data = fingerprint not in (None, self.data.fingerprint)
-        return changed(code, code_of(self.config)) + [self.data.name] * other_data
-
-    def set_aside(self) -> None:
-        """Rename the run's folder, so that the run is trained anew; raises SystemFault or InputError if it cannot."""
+    def check_unchanged(self) -> None:
+        """InputError if the run's checkpoint was trained on other contents of the dataset, or with another version of a
+        plugin."""
         folder = self.output / self.run
-        free = (folder.with_name(f"{folder.name}-earlier-{number}") for number in itertools.count(1))
-        try:
-            folder.rename(next(path for path in free if not path.exists()))
-        except OSError as error:
-            raise cannot_write(folder.parent, error) from None
+        if names := changes_since(folder, self.data):
+            raise InputError(
+                f"{folder} was trained with other contents of {', '.join(names)}: use another --output (output= in "
+                "Python), or remove that folder"
+            )
 
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
@@ -98,18 +91,18 @@ class PlannedTrial:
     def _played(self) -> dict[str, Any] | None:
         """What evaluations of the checkpoints have measured, or None if one is missing."""
         config, folder, settings = self.config, self.output / self.run, self.config.evaluation
-        steps, every, code = config.training.steps, config.training.checkpoint_every, code_of(config)
+        steps, every = config.training.steps, config.training.checkpoint_every
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
             at = checkpoint_settings(config, self.data)
             ways = at, replace(at, metrics=())  # metrics may have been named after the checkpoint was gone
-            found = (stored_result(folder, config, self.data, step, way, code) for way in ways)
+            found = (stored_result(folder, config, self.data, step, way) for way in ways)
             scores = next(filter(None, found), None)
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:
                 return None
-        result = stored_result(folder, config, self.data, steps, settings, code)
+        result = stored_result(folder, config, self.data, steps, settings)
         if result is None:
             return None
         measured = {field.name: getattr(result, field.name) for field in fields(Measurements)}

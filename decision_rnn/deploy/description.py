@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.code_hashes import code_of
 from decision_rnn.config import to_dict
 from decision_rnn.data.layouts import Layout
 from decision_rnn.environments.environments import MissingEnvironmentError, make_environment
@@ -17,6 +16,7 @@ from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.machine import versions
+from decision_rnn.utils.plugins import plugin_hashes
 from decision_rnn.utils.records import spelt
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
@@ -56,8 +56,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
             "provenance": asdict(trained.provenance),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
-            "code": trained.code,
-            "exported_with": code_of(config),
+            "plugins_sha256": plugin_hashes(config.plugins),
             "parameters": count_parameters(agent),
             "backbone_parameters": count_parameters(agent.backbone),
         },

@@ -13,11 +13,9 @@ from decision_rnn.deploy.acting import ActingLoop, State
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned, check_limited, default_return
-from decision_rnn.notebook import html_properties
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.configuration import evaluation_settings
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import format_target
 
 
 class EnvironmentActor(ActingLoop):
@@ -91,19 +89,6 @@ class EnvironmentActor(ActingLoop):
         super().__init__(default_return(trained.config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:
             self.reset(target_return)
-
-    def _repr_html_(self) -> str:
-        config = self._config
-        return html_properties(
-            "EnvironmentActor",
-            {
-                "agent": f"{config.backbone.name} on {config.dataset}",
-                "environments": self.num_envs or "one or many",
-                "observation": f"{self.observation_layout.size} entries",
-                "action": f"{self.action_layout.size} entries",
-                "target return": format_target(self._default_target) if config.takes_target else None,
-            },
-        )
 
     def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
         """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning, and for

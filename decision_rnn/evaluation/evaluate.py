@@ -4,14 +4,13 @@ import math
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.code_hashes import code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
@@ -56,8 +55,6 @@ class EvaluatedPolicy:
         provenance: The data it was trained on.
         seconds: Wall time of its training.
         cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
-        trained_with: The code that it was trained with, as from `code_hashes.code_of`.
-        evaluated_with: The code that it acts with, which an exported policy contains.
     """
 
     actor: Actor
@@ -68,8 +65,6 @@ class EvaluatedPolicy:
     parameters: int
     backbone_parameters: int
     cost: tuple[float, int] | None = None
-    trained_with: dict[str, str] = field(default_factory=dict)
-    evaluated_with: dict[str, str] = field(default_factory=dict)
 
 
 def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
@@ -111,10 +106,7 @@ def evaluate(
         agent, actor = policy.agent, actor_of(policy.agent, settings)
         counts = count_parameters(agent), count_parameters(agent.backbone)
         cost = action_cost(actor, agent.observation_dim)
-        code = policy.code, code_of(policy.config)
-        policy = EvaluatedPolicy(
-            actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
-        )
+        policy = EvaluatedPolicy(actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost)
     metrics = metrics_named(settings.metrics)
     config = policy.config
     dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
@@ -153,8 +145,6 @@ def evaluate(
         action_microseconds=microseconds and round(microseconds, 1),
         state_bytes=state_bytes,
         jobs=jobs_at_a_time(),
-        trained_with=policy.trained_with,
-        evaluated_with=policy.evaluated_with | code_of_metrics(metrics),
     )
 
 
@@ -235,7 +225,7 @@ def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
 
 def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
     """The stored result of a run's checkpoint, or that of `evaluate`, which is then stored."""
-    result = stored_result(run, trained.config, trained.provenance, trained.step, settings, trained.code)
+    result = stored_result(run, trained.config, trained.provenance, trained.step, settings)
     if result is None:
         result = evaluate(trained, settings, processes)
         write_result(run, result)

@@ -72,8 +72,7 @@ def load_policy(path: Path) -> EvaluatedPolicy:
     metrics = tuple(name for name in config.evaluation.metrics if name in METRICS)
     settings = replace(config.evaluation, state="recurrent", actions="greedy", metrics=metrics)
     config = replace(config, evaluation=settings)
-    code = (dict(training.get(kind, {})) for kind in ("code", "exported_with"))
-    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)
+    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers)
 
 
 def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunConfig:

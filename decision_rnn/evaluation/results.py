@@ -14,13 +14,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from decision_rnn.code_hashes import changed, code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import asked_returns
-from decision_rnn.notebook import html_table
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_file
@@ -145,8 +143,6 @@ class Measurements:
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
-        trained_with: The code that it was trained with, as from `code_hashes.code_of`; empty for files of version 0.2.
-        evaluated_with: The code that it was evaluated with, which an exported policy contains.
     """
 
     step: int
@@ -162,8 +158,6 @@ class Measurements:
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
-    trained_with: dict[str, str] = field(default_factory=dict)
-    evaluated_with: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +178,8 @@ class Result(Measurements):
 
     @property
     def key(self) -> dict[str, Any]:
-        """What identifies the result: that of `result_key`, and the code as far as it is known."""
-        code = {"trained_with": self.trained_with, "evaluated_with": self.evaluated_with}
-        known = {name: hashes for name, hashes in code.items() if hashes}
-        return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol) | known
+        """What identifies the result, see `result_key`."""
+        return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol)
 
     def scalars(self, kind: str) -> dict[str, float]:
         """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
@@ -209,27 +201,9 @@ class Result(Measurements):
 
         return format_result(self)
 
-    def _repr_html_(self) -> str:
-        from decision_rnn.evaluation.report import format_number  # imported here to avoid a cycle
-
-        title = f"{self.config.backbone.name} on {self.dataset.name}, step {self.step}, {self.protocol}"
-        rows = [
-            (
-                "behaviour cloning" if target.target_return is None else format_target(target.target_return),
-                f"{target.return_mean:.1f} ± {target.return_sd:.1f}",
-                f"{target.score_mean:.1f} ± {target.score_sd:.1f}",
-                f"{target.length_mean:.0f}",
-                *(f"{format_number(of.mean)} ± {format_number(of.sd)}" for of in target.metrics.values()),
-                len(target.returns),
-            )
-            for target in self.targets
-        ]
-        head = ("target return", "return", "normalised score", "length", *self.protocol.metrics, "episodes")
-        return html_table(title, rows, head)
-
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
-    """What identifies a result besides its code: all that its scores depend on.
+    """What identifies a result: all that its scores depend on.
 
     The configuration is without the parts that the weights do not depend on: the evaluation settings, the data's path
     and the order in which plugins were named.
@@ -283,10 +257,8 @@ def stored_result(
     data: DataSummary,
     step: int,
     settings: EvaluationConfig,
-    trained_with: dict[str, str],
 ) -> Result | None:
-    """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale, by the
-    present code.
+    """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale.
 
     Args:
         run: The run's folder.
@@ -294,28 +266,18 @@ def stored_result(
         data: The data that it is trained on.
         step: The checkpoint's step.
         settings: How the checkpoint is evaluated.
-        trained_with: The code that the checkpoint was trained with.
     """
     protocol = Protocol.from_settings(settings, data, config)
-    code = code_of(config) | code_of_metrics(settings.metrics)
-    found = _results(run, config, data, step, trained_with, code)
+    found = _results(run, config, data, step)
     return next((result for result in found if result.protocol == protocol), None)
 
 
 def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
-    """All results of this agent in a run's folder, by the code that it was trained with; unreadable files are skipped
-    with a line on stderr."""
-    return list(_results(run, trained.config, trained.provenance, trained.step, trained.code, trained.code))
+    """All results of this agent in a run's folder; unreadable files are skipped with a line on stderr."""
+    return list(_results(run, trained.config, trained.provenance, trained.step))
 
 
-def _results(
-    run: Path,
-    config: RunConfig,
-    data: DataSummary,
-    step: int,
-    trained_with: dict[str, str],
-    evaluated_with: dict[str, str],
-) -> Iterator[Result]:
+def _results(run: Path, config: RunConfig, data: DataSummary, step: int) -> Iterator[Result]:
     """The results of a checkpoint, in files with our names or the user's.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
@@ -331,6 +293,5 @@ def _results(
             continue
         found = result_key(result.config, result.dataset.fingerprint, result.step, result.protocol)
         same = found == result_key(config, data.fingerprint, step, result.protocol)
-        others = [*changed(result.trained_with, trained_with), *changed(result.evaluated_with, evaluated_with)]
-        if same and not others and SCALE(result.dataset) == SCALE(data):
+        if same and SCALE(result.dataset) == SCALE(data):
             yield result

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,6 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
@@ -33,7 +32,7 @@ from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
 from decision_rnn.utils.errors import InputError, SystemFault
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.plugins import import_plugins
+from decision_rnn.utils.plugins import import_plugins, plugin_hashes
 from decision_rnn.utils.records import read_record
 
 KEPT = 2
@@ -53,15 +52,13 @@ RENAMED_WEIGHTS = {
 
 @dataclass(frozen=True)
 class TrainedAgent:
-    """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`, by
-    this `code`, as from `code_hashes.code_of`."""
+    """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`."""
 
     agent: DecisionAgent
     config: RunConfig
     provenance: DataSummary
     step: int
     seconds: float
-    code: dict[str, str] = field(default_factory=dict)
 
 
 Size = Annotated[int, Meta(ge=1, lt=2**31)]
@@ -77,8 +74,8 @@ class _Description:
     provenance: dict[str, Any]
     step: int
     seconds: float
-    weights_sha256: str | None = None  # version 0.2 wrote neither this nor the code
-    code: dict[str, str] = field(default_factory=dict)
+    weights_sha256: str | None = None  # version 0.2 did not write it
+    plugins_sha256: dict[str, str] = field(default_factory=dict)
 
 
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
@@ -123,7 +120,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         step=trained.step,
         seconds=round(trained.seconds, 2),
         weights_sha256=hashlib.sha256(data).hexdigest(),
-        code=trained.code,
+        plugins_sha256=plugin_hashes(trained.config.plugins),
     )
     (folder / WEIGHTS).write_bytes(data)
     (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n")
@@ -154,11 +151,8 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(path, error) from None
-    if others := changed(description.code, code_of(config)):
-        warn(
-            f"warning: {folder} was trained with other code of {', '.join(others)} than there is now: the agent may "
-            "act otherwise, and its scores are stored apart from those of the earlier code"
-        )
+    for plugin in changed_plugins(description.plugins_sha256):
+        warn(f"warning: the file of plugin {plugin} has changed since {folder} was trained. Its behaviour may differ.")
     path = folder / WEIGHTS
     try:
         data = path.read_bytes()
@@ -177,16 +171,21 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
-    return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds, description.code)
+    return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds)
 
 
-def trained_with(run: Path) -> tuple[dict[str, str], str | None]:
-    """The code that a run's last checkpoint was trained with, and the fingerprint of its data; empty and None if there
-    is none, or it cannot be read."""
+def changes_since(run: Path, data: DataSummary) -> list[str]:
+    """The dataset and the plugins that have changed since a run's last checkpoint; empty if it has none."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        found = read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description)
-        return found.code, found.provenance.get("fingerprint")
-    return {}, None
+        description = read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description)
+        other_data = description.provenance.get("fingerprint") != data.fingerprint
+        return [data.name] * other_data + changed_plugins(description.plugins_sha256)
+    return []
+
+
+def changed_plugins(hashes: Mapping[str, str]) -> list[str]:
+    """The imported plugins whose files have other hashes than these."""
+    return [name for name, digest in plugin_hashes(hashes).items() if digest != hashes[name]]
 
 
 def read_provenance(data: dict[str, Any]) -> DataSummary:

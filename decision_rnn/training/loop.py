@@ -16,7 +16,6 @@ from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, check_objective
 from decision_rnn.backbones import count_parameters
-from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.names import check_name
@@ -122,8 +121,7 @@ def train(
         state = {} if saved is None else _restore(trainer, stream, saved, run, store)
         Setup(run, config, spaces, initial, None if saved is None else (saved.agent.state_dict(), state)).share(ranks)
         means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
-        seconds, earlier = (0.0, {}) if saved is None else (saved.seconds, saved.code)
-        code = both(earlier, code_of(config))
+        seconds = 0.0 if saved is None else saved.seconds
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
         if resume:
@@ -142,7 +140,7 @@ def train(
         if on_data is not None:
             on_data(provenance, seen)
         logged = {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
-        return _Loop(config, run, provenance, code, agent, trainer, stream, validation, log, logged).finish(
+        return _Loop(config, run, provenance, agent, trainer, stream, validation, log, logged).finish(
             on_checkpoint, callback
         )
 
@@ -158,7 +156,6 @@ class _Loop:
     config: RunConfig
     run: Path
     provenance: DataSummary
-    code: dict[str, str]
     agent: DecisionAgent
     trainer: Trainer[DecisionAgent]
     stream: StepStream
@@ -236,8 +233,8 @@ class _Loop:
             return self.interruption.call(partial(look, unchanged))
 
     def described(self, agent: DecisionAgent) -> TrainedAgent:
-        """An agent with the run's configuration, data, code and steps."""
-        return TrainedAgent(agent, self.config, self.provenance, self.trainer.steps, self.log.elapsed(), self.code)
+        """An agent with the run's configuration, data and steps."""
+        return TrainedAgent(agent, self.config, self.provenance, self.trainer.steps, self.log.elapsed())
 
 
 def _spaces(

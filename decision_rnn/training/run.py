@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from decision_rnn.backbones import registered
-from decision_rnn.code_hashes import never_checked
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -27,7 +25,6 @@ from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
-from decision_rnn.notebook import html_properties
 from decision_rnn.training.agents import load_agent, load_subject
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.configuration import configuration, evaluation_settings, output_folder
@@ -111,23 +108,6 @@ class Run:
         except InputError:  # not a run yet, or a plugin is missing
             return f"Run({str(self.folder)!r})"
         return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
-
-    def _repr_html_(self) -> str:
-        try:
-            config, step = self.config, last_checkpoint(self.folder).name
-        except InputError:
-            return html_properties("Run", {"folder": self.folder})
-        loss = read_metrics(self.folder)[-1:]
-        return html_properties(
-            "Run",
-            {
-                "folder": self.folder,
-                "dataset": config.dataset,
-                "backbone": f"{config.backbone.name}, {config.backbone.layers} x {config.backbone.width}",
-                "step": f"{int(step):,} of {config.training.steps:,}",
-                "loss": f"{loss[0]['loss']:.4g}" if loss else None,
-            },
-        )
 
 
 def train(
@@ -235,11 +215,6 @@ def train_run(
             evaluation_environment(config.evaluation, dataset.spec)
         except InputError as error:
             raise type(error)(f"{error}, or leave evaluation out, --evaluation.episodes 0") from None
-
-    layer: Any = registered(config.backbone.name).cls
-    if never_checked(layer):
-        name = f"{layer.__module__}.{layer.__qualname__}"
-        tell(f"{name} was never checked as it is now: `decision-rnn check {name}` tests whether it acts as it trains")
 
     def evaluate_checkpoint(trained: TrainedAgent) -> dict[str, float]:
         with quiet():

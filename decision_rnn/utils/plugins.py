@@ -4,10 +4,12 @@
 names, but loading them imports nothing: a module is code, and a file from somebody else must not run any.
 """
 
+import hashlib
 import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from decision_rnn.utils.errors import InputError, one_line
@@ -62,3 +64,9 @@ def check_plugins(names: Iterable[str], where: str) -> None:
             f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, whose code is not "
             f"run by default: if you trust it, add {typed('--plugins', ','.join(missing))}"
         )
+
+
+def plugin_hashes(names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of each plugin's file, by module name; plugins that are not imported or have no file are left out."""
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in files.items() if file}

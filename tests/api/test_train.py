@@ -6,7 +6,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import gymnasium
 import minari
@@ -408,17 +407,3 @@ def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         trained = pool.submit(train, "local/swing", **QUICK, output="thread").result()
     assert trained.evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
-
-
-def test_notebook_shows_runs_results_stores_and_actors_as_small_tables(run: Run, inside: Path) -> None:
-    result = run.evaluate([90.0], episodes=1, progress=False, output="scores")
-    shown = [thing._repr_html_() for thing in (run, result, open_dataset("local/swing").open(), run.actor(90.0))]
-    for text in shown:
-        root = ElementTree.fromstring(text)
-        assert root.tag == "table"
-        assert 2 < len(list(root.iter("td"))) < 20
-    assert "<td>20 of 20</td>" in shown[0]
-    assert f"<td>{result.targets[0].return_mean:.1f} ± 0.0</td>" in shown[1]
-    assert "<caption>local/swing</caption>" in shown[2]
-    assert "<td>90</td>" in shown[3]
-    assert "<td>&lt;b&gt;</td>" in Run("<b>")._repr_html_()

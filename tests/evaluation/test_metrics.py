@@ -103,8 +103,8 @@ def test_metrics_are_those_of_episodes_stepped_by_hand(
     settings = replace(trained.config.evaluation, target_returns=(-200.0, -900.0), episodes=2, seed=7)
     about = trained.config, trained.provenance, trained.step
     measured = replace(settings, metrics=tuple(names))
-    assert stored_result(tmp_path, *about, measured, trained.code).targets == result.targets  # type: ignore[union-attr]
-    assert stored_result(tmp_path, *about, settings, trained.code).targets == plain.targets  # type: ignore[union-attr]
+    assert stored_result(tmp_path, *about, measured).targets == result.targets  # type: ignore[union-attr]
+    assert stored_result(tmp_path, *about, settings).targets == plain.targets  # type: ignore[union-attr]
 
 
 def test_table_and_tensorboard_show_every_metric(judged: Make) -> None:
@@ -116,7 +116,6 @@ def test_table_and_tensorboard_show_every_metric(judged: Make) -> None:
         mean, sd = target.metrics["energy"].mean, target.metrics["energy"].sd
         assert f" {mean:.4g} ± {sd:>6.4g} " in row
         assert scalars[f"evaluation/energy_at_{target.target_return:g}"] == mean
-    assert "<th>energy</th>" in result._repr_html_()
 
 
 def test_cut_episode_is_truncated_for_its_metrics_and_success_needs_the_environment_to_say_so(judged: Make) -> None:

@@ -57,7 +57,7 @@ def found(run: Path, result: Result, **changes: Any) -> Result | None:
         window=protocol.window or 20,
         seed=protocol.seed,
     )
-    return stored_result(run, result.config, result.dataset, result.step, settings, result.trained_with)
+    return stored_result(run, result.config, result.dataset, result.step, settings)
 
 
 def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:

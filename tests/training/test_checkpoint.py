@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.results import results_of
 from decision_rnn.training.checkpoint import (
     TrainedAgent,
+    changes_since,
     last_checkpoint,
     load_agent,
     load_training_state,
@@ -34,6 +35,7 @@ from decision_rnn.training.prepare import prepare
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import read_yaml
+from decision_rnn.utils.plugins import import_plugins
 
 OLD = Path(__file__).parent / "fixtures" / "run-0.2"
 
@@ -266,6 +268,23 @@ def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
     assert not hostile.exists()
     assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)
     assert hostile.exists()
+
+
+def test_changed_plugin_and_dataset_are_noticed(
+    store: EpisodeStore, run: Path, hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_plugins(["hostile"])
+    make(store, 1, run=run)
+    trained = load_agent(last_checkpoint(run))
+    config, data = replace(trained.config, plugins=("hostile",)), trained.provenance
+    folder = save_checkpoint(run, replace(trained, config=config, step=2), {})
+    load_agent(folder)
+    assert changes_since(run, data) == []
+    assert capsys.readouterr().err == ""
+    Path("hostile.py").write_text("A = 1")
+    assert changes_since(run, replace(data, fingerprint="0")) == [data.name, "hostile"]
+    load_agent(folder)
+    assert "hostile" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import numpy as np
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
 from decision_rnn.data.store.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
-from decision_rnn.notebook import html_properties
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import counted
@@ -87,21 +86,6 @@ class EpisodeStore:
     def __repr__(self) -> str:
         sizes = f"{counted(self.episodes, 'episode')}, {counted(self.steps, 'step')}"
         return f"{type(self).__name__}({str(self.path)!r}, {sizes})"
-
-    def _repr_html_(self) -> str:
-        returns = self.episode_returns
-        return html_properties(
-            self.name or type(self).__name__,
-            {
-                "environment": self.environment_id,
-                "episodes": f"{self.episodes:,}",
-                "steps": f"{self.steps:,}",
-                "returns": f"{returns.mean():.4g} on average, {returns.min():.4g} to {returns.max():.4g}",
-                "observation": f"{self.observation_dim} entries",
-                "action": f"{self.action_dim} entries",
-                "folder": self.path,
-            },
-        )
 
     @cached_property
     def table(self) -> np.ndarray:
