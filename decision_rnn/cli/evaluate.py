@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.training.run import evaluate  # here: slow, and not needed for `--help`
 
     output = command.output or run_folder
-    settings = {name: getattr(command, name) for name in (*OPTIONS, "rtg_cap", "reach", "processes")}
+    settings = {name: getattr(command, name) for name in (*OPTIONS, "processes")}
     result = evaluate(subject, output=output, **settings)
     print(result)
     if output is None:
@@ -41,10 +41,6 @@ def parser() -> CommandParser:
     for option in OPTIONS.values():  # their defaults are known once the run is read
         text = option.help.removesuffix("; 0 for no evaluation after training.")
         parser.add_options([replace(option, default=None, help=f"{text} (default: the run's)")])
-    text = "in place of the run's condition.rtg_cap, from 0 (none) to 1; above 0 it needs the run's data"
-    parser.add_argument("--rtg_cap", type=float, help=text)
-    text = "in place of the run's condition.reach, from 0.5 to 0.995, or 0 (no limit)"
-    parser.add_argument("--reach", type=float, help=text)
     parser.add_argument("--output", type=Path, help="folder to write the result into (default: that of the run)")
     text = "number of processes that play; the result does not depend on it (default: one per core)"
     parser.add_argument("--processes", type=PositiveInt, help=text)

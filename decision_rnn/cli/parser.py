@@ -11,7 +11,6 @@ from decision_rnn.utils.parsing import COMMAND_LINE, REQUIRED, Option, convert, 
 from decision_rnn.utils.plugins import PLUGINS_HELP, import_plugins
 
 RENAMED = {
-    "--return_limit": "--rtg_cap",
     "--target-return": "--target_returns",
     "--target_return": "--target_returns",
     "--ray-address": "--ray_address",

@@ -11,15 +11,11 @@ import numpy as np
 
 from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores, deviation_over_seeds, summarise_seeds
 from decision_rnn.evaluation.target_error import target_error
-from decision_rnn.evaluation.tuning import tuning_curve
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Comparison, Role, Target, Trial
     from decision_rnn.data.summary import DataSummary
     from decision_rnn.evaluation.results import TargetResult
-
-BUDGETS = (1, 2, 5, 10, 20, 50, 100)
-"""Numbers of episodes spent on choosing a target at which the tuning curve is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,20 +138,6 @@ class VariantSummary:
             if keys and all(key in of_seed for of_seed in scores for key in keys):
                 curves[target] = np.array([[of_seed[key] for key in keys] for of_seed in scores])
         return curves
-
-    @cached_property
-    def tuning(self) -> tuple[SeedScores, ...]:
-        """Score of a target return chosen by playing, for each of `BUDGETS` up to the number of episodes that were
-        played; empty where there is nothing to choose, as with one target or none, and with one episode per target."""
-        per_seed = [
-            self.compared.data.normalised(np.array([result.returns for result in results]))
-            for results in zip(*(of.results for of in self.asked.values()), strict=True)
-        ]
-        if len(self.asked) < 2 or min(scores.shape[1] for scores in per_seed) < 2:
-            return ()
-        played = min(scores.size for scores in per_seed)
-        budgets = [budget for budget in BUDGETS if budget <= played]
-        return tuple(summarise_seeds(scores) for scores in tuning_curve(per_seed, budgets).T)
 
 
 def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:

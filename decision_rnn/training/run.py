@@ -20,7 +20,6 @@ from decision_rnn.evaluation.evaluate import (
     evaluation_environment,
 )
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
-from decision_rnn.evaluation.limits import with_limits
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
@@ -253,8 +252,6 @@ def evaluate(
     max_episode_steps: int | None = None,
     environment_id: str | None = None,
     metrics: Sequence[str] | None = None,
-    rtg_cap: float | None = None,
-    reach: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
     progress: bool = True,
@@ -282,9 +279,6 @@ def evaluate(
         environment_id: The environment to play in, if not the data's: one with the same observations and actions.
         metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
             registered by `register_metric`.
-        rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
-            returns-to-go, 0 for no cap. Values above 0 need the data.
-        reach: A quantile that replaces the run's `condition.reach`, 0 for no such limit.
         output: A folder to write the result to, instead of the run's.
         processes: The number of processes; one per core if left out.
         progress: Whether to show a progress bar.
@@ -315,12 +309,8 @@ def evaluate(
         subject, folder = load_subject(subject)
     if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    limits = rtg_cap is not None or reach is not None
-    if isinstance(subject, EvaluatedPolicy) and (state == "window" or actions == "sampled" or limits):
-        raise InputError(
-            "an exported policy keeps its rtg_cap, its reach, its carried state and greedy actions: evaluate its run "
-            "for others"
-        )
+    if isinstance(subject, EvaluatedPolicy) and (state == "window" or actions == "sampled"):
+        raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
     if target_returns is not None:
         check_conditioned(subject.config)
     settings = evaluation_settings(
@@ -342,8 +332,6 @@ def evaluate(
     except OSError as error:
         raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
-        if isinstance(subject, TrainedAgent) and limits:
-            subject = with_limits(subject, rtg_cap, reach)
         result = play_and_score(subject, settings, processes)
     if written is not None:
         write_result(written, result)

@@ -55,9 +55,8 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_fol
     assert metadata["scores"][0]["targets"][0]["return_mean"] == returns
 
     for option, told in (
-        (("--state", "window"), "carried state"),
+        (("--state", "window"), "carries its state"),
         (("--window", "60"), "window is 60 but the state is carried"),
-        (("--rtg_cap", "0.5"), "keeps its rtg_cap"),
     ):
         refused = inline_cli("evaluate", str(policy), "--episodes", "2", *option)
         assert refused.returncode == 2

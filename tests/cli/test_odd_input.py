@@ -113,7 +113,6 @@ evaluate nowhere | nowhere | there is no run nowhere
 evaluate . --target_returns many | a list of numbers
 evaluate . --target_returns nan | a list of numbers, such as 3600,1800, or null
 evaluate . --targets [3600] | --targets
-evaluate . --return_limit 0.5 | has been renamed: use --rtg_cap
 evaluate . --evaluation.episodes 3
 evaluate . --processes 0 | processes is '0' | at least 1
 play . --target-return 3600 | has been renamed: use --target_returns

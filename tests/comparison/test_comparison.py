@@ -13,10 +13,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from made_comparison import made_comparison, of_scores
+from made_comparison import of_scores
 from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import decision_rnn
 from decision_rnn import Episode, write_store
@@ -35,7 +34,6 @@ from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import locked
-from decision_rnn.utils.parsing import format_target
 
 Compare = Callable[..., Comparison]
 NARROW_AND_WIDE = {"narrow": {}, "wide": {"backbone": {"width": 32}}}
@@ -507,41 +505,3 @@ def test_read_comparison_has_a_table_with_verdicts_and_one_of_episodes(tmp_path:
     assert [(row["variant"], float(row["return"]), float(row["score"])) for row in read] == [
         (row["variant"], row["return"], row["score"]) for row in episodes
     ]
-
-
-@pytest.mark.parametrize(("episodes", "most"), [(2, 10), (20, 100)])
-def test_table_of_the_chooser_ends_at_the_episodes_that_were_played(episodes: int, most: int) -> None:
-    """Seven targets of two episodes are fourteen."""
-    comparison = made_comparison(["mingru", "lru"], episodes=episodes)
-    assert len(comparison.datasets[0].targets) * 2 in range(10, 20)
-    text = format_comparison(comparison).split("score of a target chosen by")[1].splitlines()[0]
-    assert text.strip(" |").split(" | ")[-1].strip() == f"{most} episodes"
-
-
-def test_table_of_the_chooser_is_left_out_where_every_agent_has_one_target() -> None:
-    """There the choice is made."""
-    comparison = made_comparison(["mingru", "lru"])
-    asked = replace(comparison.datasets[0], targets=comparison.datasets[0].targets[:1])
-    trials = tuple(replace(of, targets=of.targets[:1]) for of in comparison.trials)
-    text = format_comparison(replace(comparison, datasets=(asked,), trials=trials))
-    assert "score of the last checkpoint" in text
-    assert "chosen by" not in text
-
-
-def test_tensorboard_has_the_scores_of_checkpoints_and_of_the_end(mine: Path, comparing: Compare, run: Path) -> None:
-    """At steps 2 and 4, as the record has them."""
-    (trial,) = comparing(checkpoint_episodes=1).trials
-    events = EventAccumulator(str(run)).Reload()
-    for target in trial.checkpoints[0].targets:
-        at = f"score_at_{format_target(target.target_return)}"
-        shown = {event.step: event.value for event in events.Scalars(f"checkpoints/{at}")}
-        of_target = {
-            point.step: of.score_mean
-            for point in trial.checkpoints
-            for of in point.targets
-            if of.target_return == target.target_return
-        }
-        assert shown == pytest.approx(of_target, rel=1e-5)
-    shown = {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"] if tag.startswith("evaluation/")}
-    scores = {f"evaluation/score_at_{format_target(of.target_return)}": of.score_mean for of in trial.targets}
-    assert shown == pytest.approx(scores, rel=1e-5)

@@ -17,11 +17,9 @@ from decision_rnn.comparison.report.words import (
     capitalised,
     describe_difference,
     describe_targets,
-    format_spread,
     listed,
 )
 from decision_rnn.comparison.summary import (
-    BUDGETS,
     COLUMNS,
     TargetSummary,
     VariantSummary,
@@ -340,34 +338,6 @@ def cost(findings: Findings) -> Section:
     return Section("Score against cost" if drawn else "Cost", text, groups, legend + charts * drawn)
 
 
-def tuning(findings: Findings) -> Section:
-    """The score of a target chosen by playing, over the episodes spent on it."""
-
-    def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        tuned = {of.variant: of.tuning for of in found if of.tuning}
-        columns: Columns = {
-            counted(spent, "episode"): {
-                label: Cell(f"{of[i].score:.1f}", format_spread(of[i])) for label, of in tuned.items() if i < len(of)
-            }
-            for i, spent in enumerate(BUDGETS)
-            if any(i < len(of) for of in tuned.values())
-        }
-        axes = "episodes spent", "normalised score"
-        points = {
-            label: Curves(np.array(BUDGETS[: len(of)]), {"score": np.array([at.score for at in of])})
-            for label, of in tuned.items()
-        }
-        charts = plots(findings, "Score of the choice", axes, points, "{:.1f}".format, log="x")
-        return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
-
-    legend = (
-        "A target chosen by playing: a bandit spends that many episodes per seed on the evaluated targets, and its "
-        "choice is scored on other episodes. The gain is bought with interaction, which offline learning is meant to "
-        "do without."
-    )
-    return Section("Score against episodes spent on choosing a target", "", findings.groups(group), legend)
-
-
 def overall(findings: Findings) -> Section:
     """The variants over all datasets that they share, after Agarwal et al., "Deep RL at the Edge of the Statistical
     Precipice" (2021): interquartile means, probabilities of improvement and performance profiles."""
@@ -460,7 +430,6 @@ SECTIONS: list[Callable[[Findings], Section]] = [
     achieved,
     learning,
     cost,
-    tuning,
     overall,
     failed,
     remarks,
