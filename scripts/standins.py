@@ -28,7 +28,7 @@ from decision_rnn.comparison.summary import summarise
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin.recipes import JOINED, RECIPES
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.plots import save_figure
 

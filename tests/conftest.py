@@ -22,10 +22,10 @@ from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
 from decision_rnn.data.catalog import Dataset
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin import recipes
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.checkpoint import TrainedAgent
 

@@ -9,16 +9,16 @@ from typing import Any, Literal
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from decision_rnn.cli.parser import CommandParser
+from decision_rnn.data.cache import bytes_per_step, check_room
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
 from decision_rnn.data.datasets import import_log, merge_datasets
 from decision_rnn.data.formats import d4rl, minari, ogbench
 from decision_rnn.data.info import format_info
+from decision_rnn.data.missing import Missing
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.data.spaces import spaces_of
-from decision_rnn.data.store.cache import bytes_per_step, check_room
-from decision_rnn.data.store.missing import Missing
-from decision_rnn.data.store.verification import CacheError
+from decision_rnn.data.verification import CacheError
 from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.utils.files import check_destination, check_folder
 from decision_rnn.utils.messages import counted

@@ -152,7 +152,7 @@ def _listed(datasets: Any) -> Sequence[Any]:
     """A list of datasets: that given, or the one that is given, which may be a list of episodes."""
     if not isinstance(datasets, list | tuple):
         return [datasets]
-    from decision_rnn.data.store.episode_store import EpisodeStore  # here: slow, and not needed for the options
+    from decision_rnn.data.store import EpisodeStore  # here: slow, and not needed for the options
 
     episodes = any(hasattr(each, "rewards") and not isinstance(each, EpisodeStore) for each in datasets)
     return [datasets] if episodes else datasets

@@ -12,7 +12,7 @@ from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.data.spaces import spaces_of
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost
 from decision_rnn.evaluation.results import PACKAGES, Measurements

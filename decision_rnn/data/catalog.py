@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from decision_rnn.data.selection import complete_episodes
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store.episode_store import MANIFEST, EpisodeStore
-from decision_rnn.data.store.selection import complete_episodes
+from decision_rnn.data.store import MANIFEST, EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 DEFAULT_SOURCE = "standin"

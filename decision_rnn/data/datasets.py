@@ -13,14 +13,14 @@ import h5py
 import numpy as np
 
 from decision_rnn.data.catalog import Dataset, open_dataset
+from decision_rnn.data.episode import as_episodes
 from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.formats.minari import environment_of
+from decision_rnn.data.missing import Missing, check_policy
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import check_new, merge_stores, write_local, write_store
 from decision_rnn.data.spec import spec_of_store
-from decision_rnn.data.store.episode import as_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.missing import Missing, check_policy
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.environments import describe_alteration, known_spaces, layouts_of
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar, quiet, warn

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import ASKED, REACHED
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 

@@ -1,10 +1,10 @@
 """A summary of a dataset in a few lines of text."""
 
 from decision_rnn.data.layouts import Layout
-from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.warnings import equal_returns, odd_entries
 from decision_rnn.environments.environments import check_environment
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted

@@ -7,9 +7,9 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.layouts import Layout
-from decision_rnn.data.oddities import named_entries
 from decision_rnn.data.spec import column_names, read_spaces
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.warnings import named_entries
 from decision_rnn.environments.environments import known_spaces
 
 UNIT = 1.01

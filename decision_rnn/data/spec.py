@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, Text, Tuple
 from minari.serialization import deserialize_space, serialize_space
 
 from decision_rnn.data.layouts import TEXT
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 REACHED, ASKED = "achieved_goal", "desired_goal"

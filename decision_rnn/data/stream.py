@@ -8,7 +8,7 @@ from torch import Tensor
 
 from decision_rnn.backbones.resets import Resets, send
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 MAPPED_BYTES = 1 << 29  # a larger table is neither kept in memory nor on a GPU

@@ -7,7 +7,7 @@ import numpy as np
 
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.spec import DatasetSpec, described_spaces
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import BEST
 

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.layouts import Layout
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.environments import memory, ogbench
 from decision_rnn.environments.playing import EPISODES_AT_ONCE, Quota, play_one, spec_of
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line

@@ -12,8 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.layouts import Layout, numbered
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import PositiveInt, convert
 

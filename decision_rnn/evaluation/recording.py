@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.data.catalog import Dataset, open_dataset
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.environments import describe_alteration, make_environment, settings_of
 from decision_rnn.environments.playing import Act, Quota, play_many, play_one, single_spaces, step_limit

@@ -19,12 +19,12 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.names import check_name
-from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
 from decision_rnn.data.spec import described_spaces, observation_index
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.warnings import equal_returns, odd_entries
 from decision_rnn.training.checkpoint import (
     TrainedAgent,
     checkpoints_of,

@@ -12,7 +12,7 @@ from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import steps_ahead
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.ranks import ALONE, Ranks

@@ -10,7 +10,7 @@ import numpy as np
 
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import (

@@ -9,9 +9,9 @@ import torch
 from decision_rnn.backbones import outlasts
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import GoalEntries
+from decision_rnn.data.selection import top_episodes
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.selection import top_episodes
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.ranks import ALONE, Ranks
 from decision_rnn.utils.errors import InputError

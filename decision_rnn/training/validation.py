@@ -8,7 +8,7 @@ import torch
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.slices import goals_of, select_episodes, slices_of
 from decision_rnn.utils.errors import InputError
 

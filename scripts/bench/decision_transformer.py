@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 
 MASKED = -1e4  # GPT-2's "minus infinity"

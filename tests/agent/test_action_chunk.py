@@ -12,7 +12,7 @@ from decision_rnn import AgentConfig, DecisionAgent, InputError
 from decision_rnn.agent import ActionChunkConfig, ObjectiveConfig, SupervisedConfig, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.loop import train
 

@@ -18,7 +18,7 @@ from decision_rnn.agent import (
 )
 from decision_rnn.agent.flow_matching import FlowMatching
 from decision_rnn.backbones import Resets, registered
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 
 

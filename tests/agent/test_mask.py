@@ -13,7 +13,7 @@ from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result

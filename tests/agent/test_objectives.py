@@ -21,7 +21,7 @@ from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train

@@ -13,7 +13,7 @@ from decision_rnn.agent import NoConditionConfig, TD3BCConfig, agent_spec
 from decision_rnn.agent.td3_bc import n_step_returns
 from decision_rnn.backbones import Resets, registered
 from decision_rnn.config import TrainingConfig
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training.trainer import Trainer
 

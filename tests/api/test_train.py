@@ -18,8 +18,8 @@ import decision_rnn
 from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.selection import Selection
+from decision_rnn.data.selection import Selection
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.environments import play_episodes
 from decision_rnn.training.trainer import Trainer
 

@@ -12,8 +12,8 @@ import pytest
 from decision_rnn.cli.main import main
 from decision_rnn.data.catalog import Dataset, names, open_dataset
 from decision_rnn.data.formats.d4rl import write_file
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.verification import verify_files
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.verification import verify_files
 
 NAME = "d4rl/hopper-medium-v2"
 

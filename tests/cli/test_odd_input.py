@@ -8,7 +8,7 @@ import pytest
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.main import main
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 KEYS = ("--path", "--partial", "--plugins", "--seed", "--backbone", "--backbone.mlp_ratio", "--backbone.projection")

@@ -24,7 +24,7 @@ from decision_rnn.comparison.record import SCHEMA, Comparison, HeldOut, read_com
 from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.comparison.report.page import write_page
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.selection import top_episodes
+from decision_rnn.data.selection import top_episodes
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.utils.errors import InputError

@@ -6,7 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.episode import Episode
 
 
 def arrays_of(episodes: list[Episode]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from decision_rnn.data.store.episode_store import cache_root
+from decision_rnn.data.store import cache_root
 
 
 class Payload:

@@ -9,8 +9,8 @@ import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.minari import dataset_folder
-from decision_rnn.data.store.episode import Episode
 
 
 def boxes(observation_dim: int, action_dim: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

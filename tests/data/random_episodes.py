@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore
 
 
 def random_episode(generator: np.random.Generator, length: int, terminated: bool, truncated: bool) -> Episode:

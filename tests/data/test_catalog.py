@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from process_tree import children, wait_until
 
-from decision_rnn.data import catalog
+from decision_rnn.data import cache, catalog
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.standin import collection, recipes
 from decision_rnn.data.standin.recipes import JOINED
-from decision_rnn.data.store import cache
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 NAME = "standin/hopper-medium"

@@ -9,10 +9,10 @@ import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
 from random_episodes import rewards_of
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats import d4rl
 from decision_rnn.data.formats.d4rl import D4RLFile, write_file
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 KINDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]

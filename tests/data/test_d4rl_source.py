@@ -11,7 +11,7 @@ from d4rl_files import arrays_of, hopper_episodes, make_file, write
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.utils.errors import InputError
 

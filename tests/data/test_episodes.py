@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore, cache_root
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore, cache_root
 from decision_rnn.utils.errors import InputError
 
 
@@ -181,7 +181,7 @@ def test_store_open_detects_a_flipped_bit_a_truncated_and_a_missing_file(store: 
 
 
 def test_store_open_with_another_manifest_raises(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decision_rnn.data.store.episode_store.FORMAT", 99)
+    monkeypatch.setattr("decision_rnn.data.store.FORMAT", 99)
     with pytest.raises(InputError, match="format 3, not 99"):
         EpisodeStore.open(store.path)
     for text in ("", "[]", "7", "null", "{}", "\x00\xff"):

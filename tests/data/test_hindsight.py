@@ -16,8 +16,8 @@ from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.hindsight import GoalEntries
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.selection import top_episodes
+from decision_rnn.data.selection import top_episodes
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.training.prepare import prepare

@@ -14,7 +14,7 @@ from faults import Payload, assert_nothing_made
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.store.verification import sha256_of, sha256_of_json
+from decision_rnn.data.verification import sha256_of, sha256_of_json
 from decision_rnn.utils.errors import InputError
 
 PREFIXES = ("", "d4rl/", "minari/", "local/", "standin/", "complete/")

@@ -18,11 +18,11 @@ from decision_rnn.cli import data as cli_data
 from decision_rnn.cli.main import main
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.datasets import import_log, merge_datasets
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.spaces import describe_actions, spaces_of
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 NAMES: dict[str, Any] = {"observations": "obs_*", "actions": ["u", "v"], "reward": "r", "episode": "run"}

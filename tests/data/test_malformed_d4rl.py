@@ -13,7 +13,7 @@ from d4rl_files import arrays_of, hopper_episodes, write
 from faults import Payload, assert_nothing_made, pickled_objects
 
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"

@@ -15,8 +15,8 @@ from faults import Payload, assert_nothing_made, pickled_objects
 from minari_files import boxes, edit, specification
 
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.minari import write_dataset
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 ID = "theirs/bad-v0"

@@ -8,9 +8,9 @@ import pytest
 from gymnasium.spaces import Discrete, MultiDiscrete, flatten
 
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.oddities import odd_entries
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.spaces import spaces_of
+from decision_rnn.data.warnings import odd_entries
 from decision_rnn.environments.memory.recipes import RECIPES
 from decision_rnn.utils.errors import InputError
 

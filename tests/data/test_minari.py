@@ -8,8 +8,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Text
 from minari.data_collector import EpisodeBuffer
 from minari_files import boxes, play
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.minari import dataset_folder, read_episodes, read_source, write_dataset
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 ID = "standin/toy-v0"

@@ -14,9 +14,9 @@ from minari_files import boxes, edit, play, publish, specification
 from random_episodes import rewards_of
 
 from decision_rnn.data.catalog import names, open_dataset
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.minari import dataset_folder, write_dataset
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.environments.environments import check_environment
 from decision_rnn.utils.errors import InputError

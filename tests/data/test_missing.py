@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.info import format_info
-from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spec import spec_of_store
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.warnings import equal_returns, odd_entries
 
 Make = Callable[..., EpisodeStore]
 

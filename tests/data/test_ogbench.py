@@ -14,7 +14,7 @@ from gymnasium.spaces import flatten
 from decision_rnn import InputError, open_dataset, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.data.formats.ogbench import read_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.environments import episodes_at_once, make_environment
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench.environment import IDLE, drawing_from, seeded

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from decision_rnn import InputError, open_dataset
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.ogbench import write_file
 from decision_rnn.data.sources import ogbench as source
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.environments.environments import make_environment
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench.environment import drawing_from, goal_episode, make, seeded

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from batches import assert_same
 
-from decision_rnn.data import stream
-from decision_rnn.data.store import writing
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.selection import Selection, complete_episodes, top_episodes
+from decision_rnn.data import stream, writing
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.selection import Selection, complete_episodes, top_episodes
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.utils.errors import InputError
 

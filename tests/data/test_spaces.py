@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.spaces import describe_actions, spaces_of
 from decision_rnn.data.spec import described_spaces
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 
 Write = Callable[..., EpisodeStore]
 

@@ -10,10 +10,10 @@ import torch
 from gymnasium.spaces import Box
 from safetensors.torch import load_file
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.standin.collection import Collector, Policy, collect
 from decision_rnn.data.standin.recipes import RECIPES, weights_path
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.utils.errors import SystemFault
 
 SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies

@@ -5,8 +5,8 @@ import pytest
 import torch
 from batches import assert_same
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.utils.errors import InputError
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.unfinished import kept, unfinished
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.unfinished import kept, unfinished
 
 NAME, EPISODES = "ogbench/pointmaze-medium-stitch-v0", 40
 

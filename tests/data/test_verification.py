@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.data.store import verification
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.verification import STAMPS, sha256_of
+from decision_rnn.data import verification
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.verification import STAMPS, sha256_of
 from decision_rnn.utils.errors import InputError
 
 SECOND = 10**9

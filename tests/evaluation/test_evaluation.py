@@ -11,9 +11,9 @@ import pytest
 import scipy.stats
 
 from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.spec import DatasetSpec, described_spaces
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.evaluate import evaluate

@@ -19,7 +19,7 @@ from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import TASKS
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.results import results_of
 from decision_rnn.training.checkpoint import (

@@ -16,7 +16,7 @@ import torch
 from process_tree import alive, children, wait_until
 
 from decision_rnn.backbones import Resets
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training import ranks
 from decision_rnn.training.run_files import last_checkpoint

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
 from decision_rnn.training.run import Run
@@ -35,7 +35,7 @@ from pathlib import Path
 import torch
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.catalog import Dataset
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training import loop
 
 torch.set_num_threads(1)

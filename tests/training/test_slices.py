@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.store.episode_store import Episode, EpisodeStore
+from decision_rnn.data.store import Episode, EpisodeStore
 from decision_rnn.training.slices import describe_slices, odd_slices
 
 

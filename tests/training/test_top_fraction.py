@@ -13,7 +13,7 @@ import torch
 
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent

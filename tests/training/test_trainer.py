@@ -10,7 +10,7 @@ from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.trainer import Trainer
 

@@ -19,8 +19,8 @@ from decision_rnn.backbones import Resets
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import Dataset
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.training.loop import train

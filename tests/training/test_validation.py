@@ -12,8 +12,8 @@ from decision_rnn.backbones import Resets
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import Dataset
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.selection import Selection
+from decision_rnn.data.selection import Selection
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import read_metrics

@@ -15,11 +15,11 @@ from typing import Any
 import h5py
 import numpy as np
 
+from decision_rnn.data.episode import Episode, is_finite
+from decision_rnn.data.missing import Missing
 from decision_rnn.data.spec import column_names
-from decision_rnn.data.store.episode import Episode, is_finite
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.missing import Missing
-from decision_rnn.data.store.writing import CHUNK
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.writing import CHUNK
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted

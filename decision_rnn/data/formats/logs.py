@@ -22,8 +22,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from tqdm.utils import CallbackIOWrapper
 
-from decision_rnn.data.store.episode import Episode, is_finite
-from decision_rnn.data.store.missing import Missing
+from decision_rnn.data.episode import Episode, is_finite
+from decision_rnn.data.missing import Missing
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import bar, counted, typed
 

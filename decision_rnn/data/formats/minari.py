@@ -20,10 +20,10 @@ from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
+from decision_rnn.data.episode import Episode, as_episodes
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import read_space
-from decision_rnn.data.store.episode import Episode, as_episodes
-from decision_rnn.data.store.verification import CacheError, sha256_of
+from decision_rnn.data.verification import CacheError, sha256_of
 from decision_rnn.environments import environments
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_directory

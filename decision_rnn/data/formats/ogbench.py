@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.writing import npy_header
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.writing import npy_header
 from decision_rnn.environments.ogbench import ID, ORACLE, TASKS
 from decision_rnn.environments.ogbench.environment import goal_episode
 from decision_rnn.environments.ogbench.rewards import simulated

@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TypeVar
 
+from decision_rnn.data.cache import store_folder
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store.cache import store_folder
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.data.cache import identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
-from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.files import locked
 from decision_rnn.utils.messages import bar, warn

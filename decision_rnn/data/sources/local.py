@@ -11,12 +11,12 @@ from typing import Any
 
 import gymnasium
 
+from decision_rnn.data.episode import Episode, as_episodes
+from decision_rnn.data.missing import Missing, check_policy, without_missing
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces, read_spaces, spec_of_store
-from decision_rnn.data.store.episode import Episode, as_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.missing import Missing, check_policy, without_missing
-from decision_rnn.data.store.verification import CacheError
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.verification import CacheError
 from decision_rnn.environments.environments import (
     check_id,
     known_spaces,

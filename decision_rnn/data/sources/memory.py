@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.data.cache import open_or_make
+from decision_rnn.data.episode import as_episodes
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
-from decision_rnn.data.store.cache import open_or_make
-from decision_rnn.data.store.episode import as_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.environments.memory.recipes import RECIPES, Recipe, recipe_of
 from decision_rnn.utils.errors import InputError

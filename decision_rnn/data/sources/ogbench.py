@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.data.cache import identify, is_made_of, open_or_make
+from decision_rnn.data.episode import Episode, as_episodes
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
-from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
-from decision_rnn.data.store.episode import Episode, as_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.unfinished import unfinished
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.unfinished import unfinished
 from decision_rnn.environments.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode

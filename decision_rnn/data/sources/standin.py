@@ -4,15 +4,15 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.data.cache import check_room, discard, open_or_make
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec
 from decision_rnn.data.standin import collection
 from decision_rnn.data.standin.recipes import JOINED, OURS, RECIPES, check_standin
-from decision_rnn.data.store.cache import check_room, discard, open_or_make
-from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.unfinished import unfinished
-from decision_rnn.data.store.verification import CacheError
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.unfinished import unfinished
+from decision_rnn.data.verification import CacheError
 from decision_rnn.environments.environments import environment_spaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.machine import cpu_model, versions

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
+from decision_rnn.data.episode import Episode
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.unfinished import kept
+from decision_rnn.data.unfinished import kept
 from decision_rnn.environments.environments import make_environment
 from decision_rnn.environments.playing import Quota, play_one
 from decision_rnn.utils.messages import bar

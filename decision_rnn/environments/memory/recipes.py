@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.episode import Episode
 from decision_rnn.environments.environments import make_environment
 from decision_rnn.environments.memory import (
     TMAZE_STEPS,

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.random import mtrand
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.episode import Episode
 from decision_rnn.environments.ogbench import ORACLE, oracle_entries, spaces_of
 from decision_rnn.environments.playing import EPISODES_AT_ONCE
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.episode import Episode
 from decision_rnn.environments.ogbench.environment import goal_episode, make
 
 NOISE = 0.5

@@ -6,8 +6,8 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.unfinished import kept
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.unfinished import kept
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench.environment import drawing_from, seeded
 from decision_rnn.environments.ogbench.manipulation import ManipulationRecipe

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.episode import Episode
 from decision_rnn.environments.ogbench import ARM, TASKS, objects_of
 from decision_rnn.environments.ogbench.environment import drawing_from, make, seeded
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
-from decision_rnn.data.store.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.verification import CacheError, sha256_of, sha256_of_json, verify_files
+from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import counted

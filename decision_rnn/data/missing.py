@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode, is_finite
+from decision_rnn.data.episode import Episode, is_finite
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.store.episode_store import EpisodeStore, cache_root, read_manifest
-from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json
+from decision_rnn.data.store import EpisodeStore, cache_root, read_manifest
+from decision_rnn.data.verification import CacheError, sha256_of, sha256_of_json
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import existing_ancestor, locked, remove_directory
 from decision_rnn.utils.messages import warn

@@ -9,7 +9,7 @@ from gymnasium.spaces import Dict
 
 from decision_rnn.data.layouts import Layout, numbered
 from decision_rnn.data.spec import ASKED, REACHED, column_names
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore
 
 SHOWN = 5
 """The most entries that a sentence names."""

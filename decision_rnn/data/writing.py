@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"

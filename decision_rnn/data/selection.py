@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from decision_rnn.data.store.episode_store import EpisodeStore, fingerprint_of
-from decision_rnn.data.store.writing import FINAL, TABLE, RowSummary, npy_header, summarise
+from decision_rnn.data.store import EpisodeStore, fingerprint_of
+from decision_rnn.data.writing import FINAL, TABLE, RowSummary, npy_header, summarise
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

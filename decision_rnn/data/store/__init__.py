@@ -1,1 +1,0 @@
-"""Episodes as a packed table on disk: written, verified, opened in milliseconds."""
