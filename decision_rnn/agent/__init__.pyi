@@ -15,7 +15,6 @@ from decision_rnn.agent.config import NoConditionConfig as NoConditionConfig
 from decision_rnn.agent.config import ObjectiveConfig as ObjectiveConfig
 from decision_rnn.agent.config import ReturnToGoConfig as ReturnToGoConfig
 from decision_rnn.agent.config import SupervisedConfig as SupervisedConfig
-from decision_rnn.agent.config import TD3BCConfig as TD3BCConfig
 from decision_rnn.agent.config import register_condition as register_condition
 from decision_rnn.agent.config import register_objective as register_objective
 from decision_rnn.agent.objectives import Objective as Objective

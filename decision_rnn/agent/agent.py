@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.conditions import ReturnToGo
 from decision_rnn.agent.config import (
     CONDITIONS,
     OBJECTIVES,
@@ -231,25 +230,6 @@ class DecisionAgent(nn.Module):
         self.shown = asked[:, -1]
         return self.action_scale(self._choose(hidden)), state
 
-    def return_in_reach(
-        self, observation: Tensor, previous_action: Tensor, timestep: Tensor, reset: Resets, state: State | None = None
-    ) -> Tensor:
-        """How much could still be earned: the quantiles `reach.LEVELS` of the return-to-go at every step of a slice.
-
-        Arguments are those of `predict`, but for what is asked for, which the quantiles do not depend on.
-
-        Returns:
-            (batch, time, levels), in the environment's units.
-
-        Raises:
-            InputError: If the agent does not judge what is in reach (`condition.reach`).
-        """
-        if not isinstance(self.condition, ReturnToGo) or self.condition.reach is None:
-            raise InputError("the agent does not judge what is in reach: train it with condition.reach above 0")
-        nothing = observation.new_zeros(*timestep.shape, 1)
-        hidden, _ = self._remember(nothing, self.encoder(observation), previous_action, timestep, reset, state)
-        return self.condition.scale * self.condition.reach.quantiles(hidden[..., -1, :], timestep)
-
     def initial_state(self, target_return: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target return of each episode, (batch,)."""
         return self._begin(self.condition.initial_state(target_return), len(target_return))
@@ -297,9 +277,6 @@ class DecisionAgent(nn.Module):
         else:
             action, plan = self.objective.act(outputs, state.timestep, state.plan)
         action = self.action_scale(action)
-        proposed = self.objective.propose(outputs)
-        if proposed is not None:
-            condition = self.condition.accept(condition, proposed)
         return action, ActingState(condition, action, state.timestep + 1, memory, plan), asked
 
     def check_acting(self, actions: Literal["greedy", "sampled"], state: Literal["recurrent", "window"]) -> None:

@@ -83,14 +83,6 @@ class Condition(nn.Module, ABC):
         """The values, (..., size), as the network reads them; unchanged by default."""
         return value
 
-    def accept(self, state: State, proposed: Tensor) -> State:
-        """Take over the values, (batch, size), that the objective proposes (`Objective.propose`).
-
-        Raises:
-            NotImplementedError: By default; an objective that proposes values needs a condition that accepts them.
-        """
-        raise NotImplementedError(f"{type(self).__name__} accepts no values from an objective")
-
 
 @register_condition(NoConditionConfig)
 class NoCondition(Condition):
@@ -171,9 +163,6 @@ class ReturnToGo(Condition):
 
     def normalise(self, value: Tensor) -> Tensor:
         return value / self.scale
-
-    def accept(self, state: State, proposed: Tensor) -> State:
-        return state[0], proposed.squeeze(-1)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         if self.cap is not None and prefix + "cap" in state_dict:

@@ -203,41 +203,11 @@ class GaussianMixtureConfig(ObjectiveConfig):
             raise InputError(f"objective.min_std is {self.min_std}: it must be above 0 and finite")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TD3BCConfig(ObjectiveConfig):
-    """The data's actions, and those that a critic prefers.
-
-    Attributes:
-        value_weight: The weight of the critic's value of the agent's actions, in units of the value's mean size; 0
-            trains by the data's actions alone.
-        discount: The factor by which a reward counts less for each step that it lies ahead.
-        learning_rate: The critic's, of Adam.
-        width: Channels of the two hidden layers of each critic.
-    """
-
-    name: str = "td3_bc"
-    value_weight: float = 1.0
-    discount: float = 0.99
-    learning_rate: float = 3e-4
-    width: int = 256
-
-    def __post_init__(self) -> None:
-        if not self.value_weight >= 0:  # also rejects NaN
-            raise InputError(f"objective.value_weight is {self.value_weight}: it must be at least 0")
-        if not 0 <= self.discount < 1:
-            raise InputError(f"objective.discount is {self.discount}: it must be at least 0 and below 1")
-        if not self.learning_rate > 0:
-            raise InputError(f"objective.learning_rate is {self.learning_rate}: it must be above 0")
-        if self.width < 1:
-            raise InputError(f"objective.width is {self.width}: it must be at least 1")
-
-
 OBJECTIVES: "Registry[Objective, ObjectiveConfig]" = Registry("objective")
 OBJECTIVES.declare(f"{__package__}.objectives", SupervisedConfig)
 OBJECTIVES.declare(f"{__package__}.action_chunk", ActionChunkConfig)
 OBJECTIVES.declare(f"{__package__}.flow_matching", FlowMatchingConfig)
 OBJECTIVES.declare(f"{__package__}.gaussian_mixture", GaussianMixtureConfig)
-OBJECTIVES.declare(f"{__package__}.td3_bc", TD3BCConfig)
 
 
 def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:

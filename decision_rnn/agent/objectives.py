@@ -5,8 +5,8 @@ An objective is defined here or in a user's module, which `--plugins` imports.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +31,7 @@ class Objective(nn.Module, ABC):
     """Maps the agent's hidden states to a loss in training and to actions in the environment.
 
     It is created as `Objective(config, spec)`, where `config` is of the class it was registered with and `spec`, an
-    `AgentSpec`, has the width of the hidden states, the spaces, the data's statistics and the return scale. It may own
-    further heads and networks, such as a critic with a target network.
+    `AgentSpec`, has the width of the hidden states, the spaces, the data's statistics and the return scale.
     """
 
     samples: bool = False
@@ -70,27 +69,6 @@ class Objective(nn.Module, ABC):
         step, with hidden states (batch, tokens, width), the steps since the episode's start, (batch,) int64, and the
         state from the step before. Returns the state for the next one too."""
         return self.action(hidden), state
-
-    def propose(self, hidden: Tensor) -> Tensor | None:
-        """The values, (batch, size), that the agent is conditioned on from the next step on, given the hidden states
-        (batch, tokens, width) of this one; None, the default, leaves that to the condition."""
-        return None
-
-    def separate_parameters(self) -> Iterable[nn.Parameter]:
-        """The objective's parameters that the agent's optimiser leaves out, because `after_step` trains them or they
-        are a target network's; none by default."""
-        return ()
-
-    def after_step(self) -> None:
-        """Called after each step of the agent's optimiser, with the gradients of `loss` still in place: to step an
-        optimiser of `separate_parameters` and zero their gradients, or to update a target network."""
-
-    def training_state(self) -> dict[str, Any]:
-        """What resuming needs besides the weights, such as an optimiser's state: tensors and plain types."""
-        return {}
-
-    def load_training_state(self, state: dict[str, Any]) -> None:
-        """Restore what `training_state` returned."""
 
 
 @register_objective(SupervisedConfig)

@@ -218,7 +218,6 @@ class _Loop:
     def save(self) -> None:
         """Write a checkpoint."""
         state = {**self.trainer.state_dict(), "stream": self.stream.state_dict()}
-        state["objective"] = self.agent.objective.training_state()
         state["means"] = {name: torch.stack(values) for name, values in self.means.items()}
         save_checkpoint(self.run, self.described(self.trainer.result), state)
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from decision_rnn.agent import Objective
 from decision_rnn.backbones import SequenceMixer
 from decision_rnn.config import TrainingConfig
 from decision_rnn.training.muon import Muon
@@ -40,7 +39,7 @@ def optimizer_groups(
 ) -> list[dict[str, Any]]:
     """AdamW's parameter groups: matrices get weight decay; biases, norms and recurrences' own parameters do not.
 
-    Parameters that need no gradient and those that an objective trains itself are left out.
+    Parameters that need no gradient are left out.
 
     Args:
         model: A module with any number of sequence mixers.
@@ -56,8 +55,7 @@ def optimizer_groups(
             rate = own if recurrent_rate is None else learning_rate * recurrent_rate
             # A stack comes before its mixers and yields their parameters too: the mixer's own rate overrides.
             rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
-    separate = {p for module in model.modules() if isinstance(module, Objective) for p in module.separate_parameters()}
-    others = [p for p in model.parameters() if p.requires_grad and p not in rates and p not in separate]
+    others = [p for p in model.parameters() if p.requires_grad and p not in rates]
     # The order matters: saved optimiser states refer to parameters by their position in the groups.
     groups: list[dict[str, Any]] = [
         {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},

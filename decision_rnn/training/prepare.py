@@ -81,7 +81,6 @@ def prepare(
     if ranks.rank:  # equal weights, but not equal dropout
         torch.manual_seed(torch.initial_seed() + ranks.rank * OTHER_SEEDS)
     trainer = Trainer(agent, config.training, ranks)
-    trainer.optimizers[-1].register_step_post_hook(lambda *_: agent.objective.after_step())
     return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device, ranks)
 
 
@@ -91,7 +90,6 @@ def restore(
     """Restore what `prepare` returned from a checkpoint's weights and its training state."""
     trainer.result.load_state_dict(weights)
     trainer.load_state_dict(state)
-    trainer.model.objective.load_training_state(state.get("objective", {}))
     stream.load_state_dict(state["stream"])
 
 

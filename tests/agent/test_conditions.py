@@ -1,19 +1,17 @@
 """Conditions: what a slice shows of them, how they move while acting, and one of a user's own."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
-from test_agent import ACTIONS, OBSERVATIONS, make_agent, make_batch, make_slice
+from test_agent import ACTIONS, make_agent, make_batch, make_slice
 from torch import Tensor
 
 from decision_rnn.agent import (
     AgentConfig,
     Condition,
     ConditionConfig,
-    DecisionAgent,
     NoConditionConfig,
-    Objective,
     ReturnToGoConfig,
     register_condition,
 )
@@ -138,25 +136,3 @@ def test_own_condition_with_two_values_acts_as_it_predicts(tokens: str) -> None:
     previous = torch.cat([torch.zeros(2, 1, ACTIONS), acted[:, :-1]], dim=1)
     found, _ = agent.predict(asked, inputs["observation"].double(), previous, inputs["timestep"], inputs["reset"])
     torch.testing.assert_close(found, acted, rtol=0, atol=1e-12)
-
-
-@torch.no_grad()
-def test_objective_proposes_what_the_agent_is_conditioned_on_next() -> None:
-    agent = make_agent()
-    agent.objective.propose = lambda hidden: torch.full((len(hidden), 1), 77.0)  # type: ignore[method-assign]
-    plain = make_agent()
-    observation, reward = torch.randn(2, OBSERVATIONS), torch.tensor([7.0, 7.0])
-    _, state = agent.act(observation, reward, None, agent.initial_state(torch.full((2,), 300.0)))
-    _, expected = plain.act(observation, reward, None, plain.initial_state(torch.full((2,), 300.0)))
-    action, _ = agent.act(observation, reward, None, state)
-    by_hand = expected._replace(condition=(torch.full((2,), 300.0), torch.full((2,), 77.0)))
-    assert torch.equal(action, plain.act(observation, reward, None, by_hand)[0])
-
-
-def test_objective_that_proposes_needs_a_condition_that_accepts() -> None:
-    agent: DecisionAgent = make_agent(condition=NoConditionConfig())
-    agent.objective.propose = lambda hidden: torch.zeros(len(hidden), 1)  # type: ignore[method-assign]
-    with pytest.raises(NotImplementedError, match="NoCondition accepts no values"):
-        agent.act(torch.zeros(1, OBSERVATIONS), torch.zeros(1), None, agent.initial_state(torch.zeros(1)))
-    assert issubclass(type(agent.objective), Objective)
-    assert replace(ReturnToGoConfig(), noise=0.0) == ReturnToGoConfig()

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
 from decision_rnn.agent import OBJECTIVES, AgentSpec, agent_spec, objectives
-from decision_rnn.agent.objectives import Metrics, Supervised
+from decision_rnn.agent.objectives import Metrics
 from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
@@ -25,7 +25,6 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
-from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.utils.errors import InputError
 
@@ -73,7 +72,7 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
     with pytest.raises(
         InputError,
-        match=r"unknown objective 'huber'; known: action_chunk, flow_matching, gaussian_mixture, supervised, td3_bc; .*"
+        match=r"unknown objective 'huber'; known: action_chunk, flow_matching, gaussian_mixture, supervised; .*"
         "--plugins",
     ):
         parse_run("test", [*words, "--objective", "huber"])
@@ -149,66 +148,6 @@ def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logge
     assert all(line["largest_error"] ** 2 >= line["loss"] > 0 for line in lines)
 
 
-class WithCritic(Supervised):
-    """Beside the policy, a critic of the reward with an optimiser of its own, and a slow copy of it."""
-
-    def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
-        super().__init__(objectives.SupervisedConfig(), spec)
-        self.critic, self.target = torch.nn.Linear(spec.width, 1), torch.nn.Linear(spec.width, 1)
-        self.target.load_state_dict(self.critic.state_dict())
-        self.optimizer = torch.optim.Adam(self.critic.parameters(), lr=0.01)
-
-    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
-        loss, _ = super().loss(hidden, batch)
-        value = self.critic(hidden[..., -1, :].detach()).squeeze(-1)
-        regression = (value - batch.return_to_go.squeeze(-1)).square().mean()
-        return loss + regression, {"critic": regression}
-
-    def separate_parameters(self) -> Iterable[torch.nn.Parameter]:
-        return [*self.critic.parameters(), *self.target.parameters()]
-
-    def after_step(self) -> None:
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        with torch.no_grad():
-            for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
-                slow.lerp_(fast, 0.1)
-
-    def training_state(self) -> dict[str, Any]:
-        return self.optimizer.state_dict()
-
-    def load_training_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithCriticConfig(ObjectiveConfig):
-    name: str = "critic"
-
-
-def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_the_same_bits(
-    small_store: EpisodeStore, tmp_path: Path
-) -> None:
-    register_objective(WithCriticConfig)(WithCritic)
-    config, _ = parse_run("test", ["hopper-medium", "--objective", "critic", *SHORT, "--training.ema_decay", "0"])
-    whole = train(config, tmp_path / "whole").agent
-    train(config, tmp_path / "parts", callback=lambda step, metrics, agent: step < 2)
-    parts = train(config, tmp_path / "parts", resume=True).agent
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, parts.state_dict()[name]), name
-
-    torch.manual_seed(config.seed)
-    fresh, trainer, stream = prepare(config, small_store, 1000.0)
-    separate = [id(p) for p in fresh.objective.separate_parameters()]
-    grouped = [id(p) for of in trainer.optimizers for group in of.param_groups for p in group["params"]]
-    assert not set(separate) & set(grouped)
-    before = fresh.objective.critic.weight.clone()
-    trainer.step(stream.sample())
-    moved = fresh.objective.critic.weight - before
-    torch.testing.assert_close(moved.abs(), torch.full_like(moved, 0.01), rtol=1e-3, atol=0)  # Adam's first step
-    torch.testing.assert_close(fresh.objective.target.weight - before, 0.1 * moved, rtol=1e-4, atol=1e-7)
-
-
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
@@ -233,7 +172,7 @@ def test_objective_that_breaks_a_rule_is_one_sentence_before_training(
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:
-    assert OBJECTIVES.names() == ["action_chunk", "flow_matching", "gaussian_mixture", "supervised", "td3_bc"]
+    assert OBJECTIVES.names() == ["action_chunk", "flow_matching", "gaussian_mixture", "supervised"]
     with pytest.raises(ValueError, match="'supervised' is taken"):
         register_objective(objectives.SupervisedConfig)(Return)
     with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):

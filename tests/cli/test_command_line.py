@@ -94,7 +94,7 @@ QUICK = [
     (["--version"], "decision-rnn "),
     (["--help"], "usage: "),
     *(([command, "--help"], "usage: ") for command in COMMANDS if command != "data"),
-    (["train", "--backbone", "transformer", "--objective", "td3_bc", "--help"], "usage: "),
+    (["train", "--backbone", "transformer", "--objective", "flow_matching", "--help"], "usage: "),
     (["trian"], "unknown command 'trian'"),
     (["train", "hoper-medium"], "did you mean standin/hopper-medium?"),
     (["train", "hopper-medium", "--training.stepz", "3"], "unknown key 'training.stepz'"),

@@ -288,7 +288,7 @@ def test_impossible_run_is_refused_before_the_first_run_starts(
     [
         (
             "local/poles",
-            {"variants": {"fine": {}, "critic": {"objective": "td3_bc"}}},
+            {"variants": {"fine": {}, "critic": {"objective": "action_chunk"}}},
             r"critic cannot be trained on local/poles: .* Discrete\(2\), where it needs a Box: .*, or leave critic out",
         ),
         ("local/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective Supervised gives no"),

@@ -152,7 +152,6 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
         ({"validation": "local/short"}, "has 3 steps, fewer than training.context 4"),
         ({"datasets": "local/mine,local/played"}, "local/mine names no environment, and others of the datasets do"),
         ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "the variant b has validation, in which all are"),
-        ({"variants": {"a": {}, "b": {"objective": "td3_bc"}}}, "the objective td3_bc of b has no squared_error"),
         (
             {
                 "datasets": "local/choices",

@@ -149,7 +149,6 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
         ["--backbone", "mlp", "--training.tbptt_slices", "3"],  # whose carried state is empty
         ["--training.ema_decay", "0.9", "--training.return_weighting", "2", "--condition.rtg_cap", "0.9"],
         ["--condition.noise", "0.1", "--top_fraction", "0.2"],
-        ["--objective", "td3_bc", "--objective.width", "16"],
         ["--objective", "gaussian_mixture", "--objective.modes", "2"],
         ["--objective", "action_chunk", "--objective.chunk", "3"],
         ["--objective", "flow_matching", "--objective.width", "16"],

@@ -62,7 +62,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
     "others",
     [
         ["--backbone.dropout", "0.2", "--condition.noise", "0.1", "--training.tbptt_slices", "3"],
-        ["--backbone", "transformer", "--objective", "td3_bc", "--objective.width", "16", "--training.ema_decay", "0"],
+        ["--backbone", "transformer", "--training.ema_decay", "0"],
     ],
 )
 def test_validation_changes_no_weight_and_is_the_same_in_a_resumed_run(tmp_path: Path, others: list[str]) -> None:
