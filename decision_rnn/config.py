@@ -26,9 +26,9 @@ LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""
 WARMUP_STEPS = 500
 """Default number of warm-up steps in runs of at least 2,000 steps."""
-CARRIED_SLICES = 50
-"""Default `tbptt_slices` where the state outlasts a slice: at the default context 1,000 steps, an episode's length."""
-NEAR = 0.99
+DEFAULT_TBPTT_SEGMENTS = 50
+"""Default `tbptt_segments` where the state outlasts a segment: 1,000 steps at the default context."""
+DEFAULT_GOAL_DISCOUNT = 0.99
 """Default `goal_discount` where agents are asked for few steps: trained on goals anywhere later in long episodes, they
 succeed a fifth as often on OGBench's cube and scene (results/ogbench-narrow)."""
 
@@ -51,19 +51,19 @@ class TrainingConfig:
 
     Attributes:
         steps: Optimiser steps.
-        batch_size: Slices per step.
-        context: Environment steps per slice.
-        tbptt_slices: How many consecutive slices a row of the batch reads, on average, before it restarts at a random
-            place. The state is carried from one slice to the next, the gradient is not (truncated backpropagation
-            through time). 1: every slice starts from the initial state. If left out, 50 where the state outlasts a
-            slice (`backbone.memory` is `context` or more; aaren's never fades), since an agent acts with a state
-            carried over an episode; 1 otherwise.
-        starts: Where slices begin: `anywhere` in the data, or with an `episode`, so that a slice has what an agent sees
-            first, and an episode of up to `context` steps from its beginning to its end.
-        goals: Which goals the agent sees in observations that have a `desired_goal`: those of the `data`, or in
-            `hindsight`, what the episode went on to reach (`achieved_goal`). Rewards are for the goals of the data, so
-            in hindsight a return-to-go is minus the number of steps until the goal, and `best` asks at every step to
-            reach it as soon as the data do; `condition none` clones.
+        batch_size: Segments per step.
+        context: Environment steps per segment.
+        tbptt_segments: Number of consecutive segments that a row of the batch reads, on average, before it restarts at
+            a random place. The state is carried from one segment to the next, the gradient is not (truncated
+            backpropagation through time). 1: every segment starts from the initial state. If left out, 50 where the
+            state outlasts a segment (`backbone.memory` is `context` or more; aaren's never fades), since an agent acts
+            with a state carried over an episode; 1 otherwise.
+        segment_start: Where segments begin: `anywhere` in the data, or with an `episode`, so that an episode of up to
+            `context` steps is in one segment.
+        goal_relabeling: Which goals the agent is given in observations that have a `desired_goal`: `none` for those of
+            the data, or `hindsight` for what the episode went on to reach (`achieved_goal`). Rewards are for the goals
+            of the data, so with `hindsight` a return-to-go is minus the number of steps until the goal, and `best` asks
+            at every step to reach it as soon as the data do; `condition none` clones.
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with a probability proportional to g^(k - 1), a mean of 1 / (1 - g) steps in episodes
             that are much longer. If left out, 0.99 where agents are asked for few steps, and 1 where they clone.
@@ -71,7 +71,7 @@ class TrainingConfig:
             OGBench's `actor_p_randomgoal`: goals that the actions shown do not lead to.
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs a quarter of
             the `steps`. If left out of a file, a command line or a call, `muon` where agents are asked to reach goals
-            in few steps (`goals`), which takes long to learn, and else `adamw`.
+            in few steps (`goal_relabeling`), which takes long to learn, and else `adamw`.
         learning_rate: Peak learning rate; if left out, 1e-3 with `adamw` and 4e-3 with `muon`, whose updates are as
             large as AdamW's at the same rate.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
@@ -79,7 +79,7 @@ class TrainingConfig:
         weight_decay: Weight decay, applied to weight matrices only.
         ema_decay: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
             weights of the last step.
-        return_weighting: How strongly sampling favours slices of better episodes: every step of an episode has weight
+        return_weighting: How strongly sampling favours segments of better episodes: every step of an episode has weight
             exp(return_weighting * g), where g is the episode's return, scaled to 0 for the lowest in the data and 1
             for the highest. 0: uniform sampling.
         warmup_steps: Steps over which the rate rises from zero; if left out, a quarter of `steps`, at most 500.
@@ -96,9 +96,9 @@ class TrainingConfig:
     steps: PositiveInt = 2_000
     batch_size: PositiveInt = 128
     context: PositiveInt = 20
-    tbptt_slices: PositiveInt | None = None
-    starts: Literal["anywhere", "episode"] = "anywhere"
-    goals: Literal["data", "hindsight"] = "data"
+    tbptt_segments: PositiveInt | None = None
+    segment_start: Literal["anywhere", "episode"] = "anywhere"
+    goal_relabeling: Literal["none", "hindsight"] = "none"
     goal_discount: Annotated[float, Meta(gt=0, le=1)] | None = None
     p_randomgoal: Annotated[float, Meta(ge=0, le=1)] = 0.0
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -132,10 +132,10 @@ class TrainingConfig:
                 "equal shares of it"
             )
         for key, without in (("goal_discount", (None, 1)), ("p_randomgoal", (0,))):
-            if getattr(self, key) not in without and self.goals != "hindsight":
+            if getattr(self, key) not in without and self.goal_relabeling != "hindsight":
                 raise InputError(
-                    f"training.{key} is {getattr(self, key)}, but training.goals is {self.goals}: it is for goals in "
-                    "hindsight"
+                    f"training.{key} is {getattr(self, key)}, but training.goal_relabeling is {self.goal_relabeling}: "
+                    "it is for goals in hindsight"
                 )
 
 
@@ -193,7 +193,7 @@ class RunConfig:
             reported beside the mean and the range of all episodes.
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
-        seed: Seed of the weights' initialisation, the sampled slices and dropout.
+        seed: Seed of the weights' initialisation, the sampled segments and dropout.
         init_from: An agent whose weights training starts from, by any of its names, such as the folder of a run. Its
             architecture (backbone, observation, condition, agent and objective) is the default, and its normalisation
             of observations and returns and its action box are kept, so that the agent first acts as it did before.
@@ -204,7 +204,7 @@ class RunConfig:
         agent: How histories become tokens.
         objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options. If left
             out of a file, a command line or a call, `supervised`, or `gaussian_mixture` where agents are asked to reach
-            goals in few steps (`training.goals`).
+            goals in few steps (`training.goal_relabeling`).
         training: How the agent is trained.
         evaluation: How the agent is evaluated.
     """
@@ -226,28 +226,28 @@ class RunConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
-        if self.training.tbptt_slices is None:
-            slices = CARRIED_SLICES if outlasts(self.backbone, self.training.context) else 1
-            object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
-        in_few_steps = self.training.goals == "hindsight" and isinstance(self.condition, ReturnToGoConfig)
+        if self.training.tbptt_segments is None:
+            segments = DEFAULT_TBPTT_SEGMENTS if outlasts(self.backbone, self.training.context) else 1
+            object.__setattr__(self, "training", replace(self.training, tbptt_segments=segments))
+        in_few_steps = self.training.goal_relabeling == "hindsight" and isinstance(self.condition, ReturnToGoConfig)
         if self.training.goal_discount is None:
-            discount = NEAR if in_few_steps else 1.0
+            discount = DEFAULT_GOAL_DISCOUNT if in_few_steps else 1.0
             object.__setattr__(self, "training", replace(self.training, goal_discount=discount))
         if self.agent.condition_at is None:
             place: Literal["head", "token"] = "head" if in_few_steps else "token"
             object.__setattr__(self, "agent", replace(self.agent, condition_at=place))
         if isinstance(self.condition, ReturnToGoConfig):
             object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))
-        if self.training.goals == "hindsight" and self.takes_target:
+        if self.training.goal_relabeling == "hindsight" and self.takes_target:
             self._check_steps_to_goals()
 
     def _check_steps_to_goals(self) -> None:
         """Raise InputError if goals in hindsight leave the condition without a return or a limit."""
         if not (isinstance(self.condition, ReturnToGoConfig) and self.condition.reach):
             raise InputError(
-                f"training.goals is hindsight, and condition {self.condition.name} at a {self.agent.condition_at}: "
-                "rewards are for the goals of the data, so leave agent.condition_at and condition.reach out, which "
-                "asks for few steps until the goal, or set condition none"
+                f"training.goal_relabeling is hindsight, and condition {self.condition.name} at a "
+                f"{self.agent.condition_at}: rewards are for the goals of the data, so leave agent.condition_at and "
+                "condition.reach out, which asks for few steps until the goal, or set condition none"
             )
         if self.agent.goals_at == "head":
             raise InputError(
@@ -270,7 +270,7 @@ class RunConfig:
     @property
     def takes_return(self) -> bool:
         """Whether that target is a return of the data's episodes, not steps until a goal in hindsight."""
-        return self.takes_target and self.training.goals == "data"
+        return self.takes_target and self.training.goal_relabeling == "none"
 
 
 DEFAULT_BACKBONE = "mingru"

@@ -40,7 +40,7 @@ INFINITE = ("training.gradient_clip",)
 RENAMED: dict[str, tuple[str, dict[Any, Any]]] = {
     "best_fraction": ("top_fraction", {}),
     "training.averaging": ("training.ema_decay", {}),
-    "training.carry": ("training.tbptt_slices", {}),
+    "training.carry": ("training.tbptt_segments", {}),
     "agent.return_limit": ("condition.rtg_cap", {}),
     "agent.return_noise": ("condition.noise", {}),
     "agent.return_conditioning": ("condition.name", {True: "return_to_go", False: "none"}),
@@ -136,7 +136,7 @@ def overlay(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 def completed(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Flat keys, with the defaults that other keys change: `IN_FEW_STEPS` where agents are asked for goals so."""
     asks = keys.get("condition.name", DEFAULT_CONDITION) == DEFAULT_CONDITION
-    in_few_steps = asks and keys.get("training.goals") == "hindsight"
+    in_few_steps = asks and keys.get("training.goal_relabeling") == "hindsight"
     return {**IN_FEW_STEPS, **keys} if in_few_steps else dict(keys)
 
 

@@ -217,7 +217,7 @@ def report(comparison: Comparison, rows: Sequence[Row], trained_on: int) -> str:
             f"in which it does as it is asked, so that guessing gives 50: the mean over {count} seeds, and in brackets "
             f"their range where they differ; {EPISODES} episodes each way. All backbones have about the same number of "
             f"parameters, {config['backbone']['layers']} layers, and {training['steps']} steps of training on batches "
-            f"of {training['batch_size']} slices of {training['context']} steps; the learning rate of each was "
+            f"of {training['batch_size']} segments of {training['context']} steps; the learning rate of each was "
             "chosen from three on another seed (configs/comparisons/memory-tmaze.yaml).",
             "A backbone that does not reach 100 at the lengths of the data has not learnt the task in so short a "
             "training: its row shows that, and not what it could remember.",

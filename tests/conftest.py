@@ -147,7 +147,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
 
     def make(
         backbone: str = "mingru",
-        tbptt_slices: int | None = None,
+        tbptt_segments: int | None = None,
         cloning: bool = False,
         return_min: float = -1500.0,
         return_max: float = -100.0,
@@ -156,7 +156,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
             "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
-            "training": {"steps": 10, "tbptt_slices": tbptt_slices},
+            "training": {"steps": 10, "tbptt_segments": tbptt_segments},
         }
         config = new_config({"dataset": "local/pendulum", **sections}, "test")
         torch.manual_seed(0)

@@ -91,21 +91,21 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
         ("--backbone aaren", 50),
         ("--backbone transformer", 1),
         ("--backbone mlp", 1),
-        ("--backbone lru --backbone.memory 100 --training.tbptt_slices 1", 1),
-        ("--backbone lru --backbone.memory 1 --training.tbptt_slices 7", 7),
+        ("--backbone lru --backbone.memory 100 --training.tbptt_segments 1", 1),
+        ("--backbone lru --backbone.memory 1 --training.tbptt_segments 7", 7),
     ],
 )
-def test_tbptt_slices_default_is_50_where_the_state_outlasts_a_slice_and_1_elsewhere(words: str, slices: int) -> None:
-    assert parse("hopper-medium", *words.split()).training.tbptt_slices == slices
+def test_tbptt_segments_default_is_50_where_the_state_outlasts_a_slice_and_1_elsewhere(words: str, slices: int) -> None:
+    assert parse("hopper-medium", *words.split()).training.tbptt_segments == slices
 
 
 @pytest.mark.parametrize(
     ("words", "discount"),
     [
-        ("--training.goals hindsight", 0.99),
-        ("--training.goals hindsight --training.goal_discount 1", 1),
-        ("--training.goals hindsight --condition none", 1),
-        ("--training.goals hindsight --condition none --training.goal_discount 0.9", 0.9),
+        ("--training.goal_relabeling hindsight", 0.99),
+        ("--training.goal_relabeling hindsight --training.goal_discount 1", 1),
+        ("--training.goal_relabeling hindsight --condition none", 1),
+        ("--training.goal_relabeling hindsight --condition none --training.goal_discount 0.9", 0.9),
         ("", 1),
     ],
 )
@@ -118,11 +118,11 @@ def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(word
 @pytest.mark.parametrize(
     ("words", "objective", "optimizer", "rate"),
     [
-        ("--training.goals hindsight", "gaussian_mixture", "muon", 4e-3),
-        ("--training.goals hindsight --objective.modes 3", "gaussian_mixture", "muon", 4e-3),
-        ("--training.goals hindsight --objective supervised", "supervised", "muon", 4e-3),
-        ("--training.goals hindsight --training.optimizer adamw", "gaussian_mixture", "adamw", 1e-3),
-        ("--training.goals hindsight --condition none", "supervised", "adamw", 1e-3),
+        ("--training.goal_relabeling hindsight", "gaussian_mixture", "muon", 4e-3),
+        ("--training.goal_relabeling hindsight --objective.modes 3", "gaussian_mixture", "muon", 4e-3),
+        ("--training.goal_relabeling hindsight --objective supervised", "supervised", "muon", 4e-3),
+        ("--training.goal_relabeling hindsight --training.optimizer adamw", "gaussian_mixture", "adamw", 1e-3),
+        ("--training.goal_relabeling hindsight --condition none", "supervised", "adamw", 1e-3),
         ("", "supervised", "adamw", 1e-3),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_plugins_own_time_scales_are_kept_and_a_built_in_layers_are_refused_by
 OLD = {
     "best_fraction": (0.1, "top_fraction"),
     "training.averaging": (0.9, "training.ema_decay"),
-    "training.carry": (3, "training.tbptt_slices"),
+    "training.carry": (3, "training.tbptt_segments"),
     "agent.return_limit": (0.5, "condition.rtg_cap"),
     "agent.return_noise": (0.2, "condition.noise"),
     "agent.return_conditioning": (False, "condition.name .*none for false"),
@@ -195,7 +195,7 @@ def test_configuration_saved_by_version_0_2_is_translated() -> None:
     saved |= {"agent": {"tokens": "step", "return_conditioning": True, "return_limit": 0.5, "return_noise": 0.2}}
     saved |= {"training": {"averaging": 0.9, "carry": 3}, "evaluation": {"state": "carry"}}
     config = from_dict(saved, "here")
-    assert (config.top_fraction, config.training.ema_decay, config.training.tbptt_slices) == (0.1, 0.9, 3)
+    assert (config.top_fraction, config.training.ema_decay, config.training.tbptt_segments) == (0.1, 0.9, 3)
     assert config.condition == ReturnToGoConfig(reach=0.0, rtg_cap=0.5, noise=0.2)
     assert config.evaluation.state == "recurrent"
     saved["agent"]["return_conditioning"] = False
@@ -221,7 +221,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
     assert (training.batch_size, training.context, training.learning_rate) == (1024, 1, 3e-4)
     assert (training.schedule, training.warmup_steps, training.weight_decay) == ("constant", 0, 0)
     assert (training.ema_decay, training.gradient_clip) == (0, 0)
-    assert (training.goals, training.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
+    assert (training.goal_relabeling, training.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
     assert (config.condition.name, config.objective.name) == ("none", "supervised")
 
 

@@ -35,7 +35,7 @@ class AgentConfig:
         condition_at: Where the condition enters: as a `token` or a part of one, as in the Decision Transformer, or at
             the `head`, where it modulates what the backbone returns (adaptive layer norm, as in DDT, arXiv 2601.15953),
             whose state then does not depend on what is asked for. If left out, `head` with a return and
-            `training.goals hindsight`, which needs it, otherwise `token`.
+            `training.goal_relabeling hindsight`, which needs it, otherwise `token`.
         goals_at: Where goals in observations, their `desired_goal`, enter: with the rest of the `observation`, or at
             the `head`, as the condition does there, so that the state does not depend on the goal.
     """
@@ -82,7 +82,7 @@ class ReturnToGoConfig(ConditionConfig):
             returns-to-go up to a little more, so that a part of the best data shows what to do at the cap:
             `EpisodeStore.return_to_go_caps`. 1: the largest; 0: no cap. If left out, 0.8 where `reach` is
             0, otherwise 0.
-        noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
+        noise: Standard deviation of the noise added to a segment's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """
 

@@ -45,11 +45,11 @@ def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
 
 
 class HeldOutLoss:
-    """The loss of trained agents on held-out episodes, over the same slices, goals and noise for all variants.
+    """The loss of trained agents on held-out episodes, over the same segments, goals and noise for all variants.
 
-    A run's own `validation_loss` is over slices that depend on its `top_fraction`, `context` and `tbptt_slices`: what
-    such a draw is off by, all seeds of a variant share, so that no interval over seeds has it. Here the slices are
-    those of the first variant, with the state carried from slice to slice as far as that of any variant is in training.
+    A run's own `validation_loss` is over segments that depend on its `top_fraction`, `context` and `tbptt_segments`:
+    what such a draw is off by, all seeds of a variant share, so that no interval over seeds has it. Here the segments
+    are those of the first variant, with the state carried as far as that of any variant is in training.
     If the objectives differ, the squared error of the actions takes the place of the loss.
 
     Attributes:
@@ -69,8 +69,8 @@ class HeldOutLoss:
         configs = [replace(variant.config, dataset=dataset) for variant in variants]
         first, self.store = configs[0], store
         assert first.validation is not None
-        carried = max(config.training.tbptt_slices or 1 for config in configs)
-        drawn = replace(first, training=replace(first.training, tbptt_slices=carried))
+        carried = max(config.training.tbptt_segments or 1 for config in configs)
+        drawn = replace(first, training=replace(first.training, tbptt_segments=carried))
         self.validation = Validation(drawn, store, spaces_of(store)[0], torch.device("cpu"))
         episodes = self.validation.store
         if episodes.fingerprint == select_episodes(first, store).fingerprint:

@@ -27,7 +27,7 @@ class GoalEntries(NamedTuple):
 
     @classmethod
     def of_space(
-        cls, space: gymnasium.Space | None, dataset: str, needed: str = "training.goals is hindsight"
+        cls, space: gymnasium.Space | None, dataset: str, needed: str = "training.goal_relabeling is hindsight"
     ) -> "GoalEntries":
         """Of an observation space, None for vectors; InputError, naming the dataset and the key that needs goals, if
         there are none."""
@@ -46,7 +46,7 @@ class GoalEntries(NamedTuple):
 
 
 class HindsightGoals:
-    """Draws the goals of slices: what the episode reaches at one of its later steps. A goal holds until the step at
+    """Draws the goals of segments: what the episode reaches at one of its later steps. A goal holds until the step at
     which it is reached; then another is drawn (hindsight experience replay with the strategy `future` of Andrychowicz
     et al., "Hindsight Experience Replay", 2017, with goals that last, as those of an environment do).
 
@@ -86,13 +86,13 @@ class HindsightGoals:
         that is past for none."""
 
     def put(self, observation: Tensor, starts: Tensor, begins: Tensor, goes_on: Tensor | None) -> Tensor:
-        """Replace the goals in slices.
+        """Replace the goals in segments.
 
         Args:
             observation: (batch, time, entries), changed in place.
-            starts: (batch,) int64, the slices' first steps.
+            starts: (batch,) int64, the segments' first steps.
             begins: (batch, time) bool, true at an episode's first step.
-            goes_on: (batch,) bool, true for rows that continue the slice before; None if none does.
+            goes_on: (batch,) bool, true for rows that continue the segment before; None if none does.
 
         Returns:
             (batch, time) int64, for how many more steps each goal holds: until it is reached, unless it is random.

@@ -1,4 +1,4 @@
-"""Training batches: slices of the stream of steps, with reset flags, and no padding anywhere."""
+"""Training batches: segments of the stream of steps, with reset flags, and no padding anywhere."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -16,9 +16,9 @@ BITS = torch.tensor([1, 2, 4], dtype=torch.uint8)[:, None, None]
 
 
 class Batch(NamedTuple):
-    """B slices of K consecutive steps of the stream, which may start in the middle of an episode.
+    """B segments of K consecutive steps of the stream, which may start in the middle of an episode.
 
-    The state is reset at the first step of each episode and, if rows continue from batch to batch, of a slice that
+    The state is reset at the first step of each episode and, if rows continue from batch to batch, of a segment that
     does not continue its row.
     """
 
@@ -33,25 +33,25 @@ class Batch(NamedTuple):
     reset: Resets  # where the recurrent state is reset, of (B, K)
 
     def select(self, rows: slice) -> "Batch":
-        """Some of the slices, one after the other."""
+        """Some of the segments, one after the other."""
         parts = {**self._asdict(), "reset": None}
         tensors = {name: part[rows] for name, part in parts.items() if part is not None}
         return Batch(**tensors, reset=self.reset.select(rows))
 
 
 def _windows(rows: Tensor, context: int) -> Tensor:
-    """All slices of consecutive rows of a contiguous tensor (steps, ...), as a view (starts, context, ...)."""
+    """All segments of consecutive rows of a contiguous tensor (steps, ...), as a view (starts, context, ...)."""
     return rows.as_strided((len(rows) - context + 1, context, *rows.shape[1:]), (rows.stride(0), *rows.stride()))
 
 
 class WeightedStarts:
-    """Samples first steps of slices, anywhere in an episode or at its beginning, by its return; see `StepStream`."""
+    """Samples first steps of segments, anywhere in an episode or at its beginning, by its return; see `StepStream`."""
 
     def __init__(self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool) -> None:
         returns = store.episode_returns
         spread = float(np.ptp(returns)) or 1.0
         self.weights = torch.from_numpy(np.exp(weighting * (returns - returns.min()) / spread))
-        # No slice starts in the last context - 1 steps of the store.
+        # No segment starts in the last context - 1 steps of the store.
         bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
         choices = bounds.diff().clamp_max(1) if at_beginnings else bounds.diff()
         self.first, self.last = bounds[:-1], bounds[:-1] + choices - 1
@@ -66,19 +66,19 @@ class WeightedStarts:
 
 
 class StepStream:
-    """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
+    """Draws segments of `context` consecutive steps from a store, uniform over their first steps.
 
-    With `starts` `episode`, slices begin with an episode, drawn uniformly.
+    With `segment_start` `episode`, segments begin with an episode, drawn uniformly.
 
     With `return_weighting` w above 0, a first step is drawn with probability proportional to exp(w g), where g is its
     episode's return, scaled to 0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et
     al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
-    of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices,
-    unless `starts` is `episode`.
+    of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform segments,
+    unless `segment_start` is `episode`.
 
-    With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices`
-    slices on average: at each slice it restarts at a newly drawn first step with probability 1 / `tbptt_slices`, and
-    always at the end of the stream.
+    With `tbptt_segments` above 1, every row of a batch continues where it ended in the previous batch, for that many
+    segments on average: at each segment it restarts at a newly drawn first step with probability 1 / `tbptt_segments`,
+    and always at the end of the stream.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
     `goal_discount` and `p_randomgoal`, see `HindsightGoals`, and returns-to-go by minus the steps until then.
@@ -88,7 +88,7 @@ class StepStream:
     The batches depend only on `seed`, not on the device. Where episodes begin and end
     is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
     Memory does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one
-    slice.
+    segment.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class StepStream:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
-        tbptt_slices: int = 1,
+        tbptt_segments: int = 1,
         return_weighting: float = 0.0,
-        starts: Literal["anywhere", "episode"] = "anywhere",
+        segment_start: Literal["anywhere", "episode"] = "anywhere",
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
         p_randomgoal: float = 0.0,
@@ -108,16 +108,16 @@ class StepStream:
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
-        self.context, self.batch_size, self.tbptt_slices = context, batch_size, tbptt_slices
+        self.context, self.batch_size, self.tbptt_segments = context, batch_size, tbptt_segments
         self.own_rows = own_rows
         self.file = store.file
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
         self.kept = self._map(self.device) if store.file.nbytes <= MAPPED_BYTES else None
-        self.starts = store.steps - context + 1  # a slice starts at one of the first so many steps
+        self.starts = store.steps - context + 1  # a segment starts at one of the first so many steps
         self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
-        at_beginnings = starts == "episode"
+        at_beginnings = segment_start == "episode"
         uniform = return_weighting == 0 and not at_beginnings
         self.weighted = None if uniform else WeightedStarts(store, context, return_weighting, at_beginnings)
         self.goals = None
@@ -137,8 +137,8 @@ class StepStream:
             starts = torch.randint(self.starts, (self.batch_size,), generator=self.generator)
         else:
             starts = self.weighted.draw(self.batch_size, self.generator)
-        if self.tbptt_slices > 1:
-            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_slices < 1
+        if self.tbptt_segments > 1:
+            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_segments < 1
             elsewhere |= self.following >= self.starts
             starts = torch.where(elsewhere, starts, self.following)
             self.following = starts + self.context
@@ -146,9 +146,9 @@ class StepStream:
         block = self._gather(starts)
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
         if self.goals is not None:
-            ahead = self.goals.put(observation, starts, flags[0], ~elsewhere if self.tbptt_slices > 1 else None)
+            ahead = self.goals.put(observation, starts, flags[0], ~elsewhere if self.tbptt_segments > 1 else None)
             to_go = -ahead.unsqueeze(-1).to(to_go)
-        if self.tbptt_slices > 1:
+        if self.tbptt_segments > 1:
             flags[0, :, 0] |= elsewhere
         begins, terminated, truncated = send(flags, self.device).unbind()
         batch = Batch(
@@ -165,14 +165,14 @@ class StepStream:
         return batch if self.own_rows == slice(None) else batch.select(self.own_rows)
 
     def _map(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The rows of the store's file, and all slices of them."""
+        """The rows of the store's file, and all segments of them."""
         file = self.file
         table = torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape)).to(device)
         return table, _windows(table, self.context)
 
     def _gather(self, starts: Tensor) -> Tensor:
-        """The rows of the slices that start at (B,), as (B, K, columns)."""
-        # A map that is kept would become resident: the system also loads the pages around each slice.
+        """The rows of the segments that start at (B,), as (B, K, columns)."""
+        # A map that is kept would become resident: the system also loads the pages around each segment.
         table, windows = self.kept or self._map(torch.device("cpu"))
         if self.rows is None:  # copying whole windows is faster
             block = windows.index_select(0, send(starts, table.device))
@@ -184,7 +184,7 @@ class StepStream:
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""
         state = {"generator": self.generator.get_state()}
-        if self.tbptt_slices > 1:
+        if self.tbptt_segments > 1:
             state["following"] = self.following
             if self.goals is not None:
                 state["goal"] = self.goals.goal
@@ -193,7 +193,7 @@ class StepStream:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`."""
         self.generator.set_state(state["generator"])
-        if self.tbptt_slices > 1:
+        if self.tbptt_segments > 1:
             self.following = state["following"]
             if self.goals is not None:
                 self.goals.goal = state["goal"].expand(2, -1)  # (batch,) in checkpoints without random goals

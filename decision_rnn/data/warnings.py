@@ -55,7 +55,7 @@ def equal_returns(store: EpisodeStore, observations: gymnasium.Space[Any] | None
     """A sentence if all episodes have the same return; `observations` as in `odd_entries`."""
     returns = store.episode_returns
     goals = isinstance(observations, Dict) and {REACHED, ASKED} <= set(observations.spaces)
-    remedy = "--training.goals hindsight" if goals else "--condition none, or add other episodes"
+    remedy = "--training.goal_relabeling hindsight" if goals else "--condition none, or add other episodes"
     if len(returns) > 1 and np.ptp(returns) <= 1e-6 * np.abs(returns).max():
         yield (
             f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return tells the agent "

@@ -156,11 +156,11 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     outlasting = outlasts(config.backbone, config.training.context)
-    if outlasting and config.training.tbptt_slices == 1 and protocol.state == "recurrent":
+    if outlasting and config.training.tbptt_segments == 1 and protocol.state == "recurrent":
         yield (
-            f"the state of {config.backbone.name} outlasts the slices it was trained on, which each start from the "
+            f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
             "initial state: carried over whole episodes it may score far below what --state window scores, and below "
-            "training with --training.tbptt_slices 50"
+            "training with --training.tbptt_segments 50"
         )
 
 

@@ -12,8 +12,8 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import BEST
 
 MIN_SHARE, MIN_EPISODES, ENOUGH_SHARE = 0.01, 10, 0.1
-"""The share of the episodes that has to reach a target return: below 1%, a training batch of 128 slices holds about one
-slice of such an episode. In a small dataset, 10 episodes, with fewer of which how the return is earned cannot be
+"""The share of the episodes that has to reach a target return: below 1%, a batch of 128 segments holds about one
+segment of such an episode. In a small dataset, 10 episodes, with fewer of which how the return is earned cannot be
 distinguished from chance; in a very small one, which has few episodes of any return, a tenth."""
 
 

@@ -281,7 +281,7 @@ def _check_finite(trainer: Trainer[DecisionAgent], run: Path) -> None:
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
-    """Lines with the agent's size, its steps, warm-up and slices, and its episodes if not all are trained on."""
+    """Lines with the agent's size, its steps, warm-up and segments, and its episodes if not all are trained on."""
     backbone, training = config.backbone, config.training
     best = (
         f"\nof {counted(store.episodes, 'episode')} the best {seen.episodes:,} are trained on, {seen.steps:,} of "

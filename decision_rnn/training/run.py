@@ -134,7 +134,7 @@ def train(
         backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
             that of `init_from`.
         steps: Optimiser steps; 2,000 if left out.
-        seed: The seed of the initial weights, the sampled slices and dropout; 0 if left out.
+        seed: The seed of the initial weights, the sampled segments and dropout; 0 if left out.
         output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
         callback: `callback(step, metrics, agent)`, called every `training.log_every` steps with the step (int), the
             metrics at that step (a dictionary of numbers: `loss`, `learning_rate`, ...) and a copy of the agent at that

@@ -1,4 +1,4 @@
-"""The slices of the data that a run is trained on: what they contain, compared with how long its agent remembers."""
+"""The segments of the data that a run is trained on: what they contain, compared with how long its agent remembers."""
 
 from collections.abc import Iterator
 
@@ -19,9 +19,10 @@ from decision_rnn.utils.messages import counted
 
 
 def goals_of(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:
-    """The entries of goals in hindsight in observations of this space, None with goals of the data; InputError if there
-    are none."""
-    return GoalEntries.of_space(observations, config.dataset) if config.training.goals == "hindsight" else None
+    """The entries of goals in observations of this space, None without relabeling; InputError if there are none."""
+    if config.training.goal_relabeling == "none":
+        return None
+    return GoalEntries.of_space(observations, config.dataset)
 
 
 def slices_of(
@@ -32,7 +33,7 @@ def slices_of(
     device: torch.device,
     ranks: Ranks = ALONE,
 ) -> StepStream:
-    """The slices of a store, drawn as a run is configured, with goals in hindsight if there are entries for them, and
+    """The segments of a store, drawn as a run is configured, with goals in hindsight if there are entries for them, and
     of every batch the rows of this process."""
     settings = config.training
     return StepStream(
@@ -41,9 +42,9 @@ def slices_of(
         settings.batch_size,
         seed,
         device,
-        tbptt_slices=settings.tbptt_slices or 1,
+        tbptt_segments=settings.tbptt_segments or 1,
         return_weighting=settings.return_weighting,
-        starts=settings.starts,
+        segment_start=settings.segment_start,
         goals=goals,
         goal_discount=settings.goal_discount or 1,
         p_randomgoal=settings.p_randomgoal,
@@ -68,12 +69,12 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
 
 
 def describe_slices(config: RunConfig, store: EpisodeStore, remembers: bool) -> str:
-    """What a slice is, and whether an agent that `remembers` can learn from what it saw longer ago."""
+    """What a segment is, and whether an agent that `remembers` can learn from what it saw longer ago."""
     training, middle = config.training, np.median(store.episode_lengths)
     begins = "with an episode" if _from_beginnings(config) else "anywhere"
-    text = f"slices of {training.context} steps, each beginning {begins}"
+    text = f"segments of {training.context} steps, each beginning {begins}"
     if _carried(config):
-        return f"{text} and going on with its state in later batches, {training.tbptt_slices} slices on average"
+        return f"{text} and going on with its state in later batches, {training.tbptt_segments} segments on average"
     if not remembers or middle <= training.context:
         return text
     return (
@@ -83,7 +84,7 @@ def describe_slices(config: RunConfig, store: EpisodeStore, remembers: bool) -> 
 
 
 def odd_slices(config: RunConfig, store: EpisodeStore) -> Iterator[str]:
-    """Sentences on steps that are in no slice, and on a state that is carried further in acting than in training."""
+    """Sentences on steps that are in no segment, and on a state that is carried further in acting than in training."""
     training, lengths = config.training, store.episode_lengths
     if _carried(config):
         return
@@ -91,21 +92,21 @@ def odd_slices(config: RunConfig, store: EpisodeStore) -> Iterator[str]:
     if _from_beginnings(config) and unseen > 0:
         yield (
             f"{unseen:.1%} of the steps are never trained on, those after an episode's first {training.context}: set "
-            f"training.context to the longest episode's {lengths.max()} steps, or training.tbptt_slices above 1, or "
-            "leave training.starts out"
+            f"training.context to the longest episode's {lengths.max()} steps, or training.tbptt_segments above 1, or "
+            "leave training.segment_start out"
         )
     long = np.median(lengths) > training.context
     if long and outlasts(config.backbone, training.context) and config.evaluation.state == "recurrent":
         yield (
-            f"the state of {config.backbone.name} outlasts a slice of {training.context} steps, and every slice starts "
-            "from the initial state: carried over an episode, the state leaves what it was trained on, so leave "
-            "training.tbptt_slices out, or set evaluation.state to window"
+            f"the state of {config.backbone.name} outlasts a segment of {training.context} steps, and every segment "
+            "starts from the initial state: carried over an episode, the state leaves what it was trained on, so leave "
+            "training.tbptt_segments out, or set evaluation.state to window"
         )
 
 
 def _carried(config: RunConfig) -> bool:
-    return (config.training.tbptt_slices or 1) > 1
+    return (config.training.tbptt_segments or 1) > 1
 
 
 def _from_beginnings(config: RunConfig) -> bool:
-    return config.training.starts == "episode"
+    return config.training.segment_start == "episode"

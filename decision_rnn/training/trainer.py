@@ -41,7 +41,7 @@ class Trainer(Generic[Model]):
 
     Args:
         model: `model(batch, state)` returns a `TrainingOutput`: the batch's loss, metrics, and the state after it.
-            `state` is None or, if `settings.tbptt_slices` is above 1, what it returned for the previous batch. The
+            `state` is None or, if `settings.tbptt_segments` is above 1, what it returned for the previous batch. The
             model is moved to the device.
         settings: Settings of the optimiser, schedule, device and precision. The caller decides on the number of steps
             and the batches.
@@ -61,7 +61,7 @@ class Trainer(Generic[Model]):
         self.parameters = [p for of in self.optimizers for group in of.param_groups for p in group["params"]]
         self.ema_decay = settings.ema_decay
         self.average = copy.deepcopy(self.model) if settings.ema_decay else None
-        self.carries_state = (settings.tbptt_slices or 1) > 1
+        self.carries_state = (settings.tbptt_segments or 1) > 1
         self.carried: State | None = None
         self.skipped_in_a_row = torch.zeros((), device=self.device)
         # Without clipping, the norm is still computed for the log.

@@ -13,12 +13,12 @@ from decision_rnn.training.slices import goals_of, select_episodes, slices_of
 from decision_rnn.utils.errors import InputError
 
 BATCHES = 10
-"""The number of batches of a validation. Rows that continue have a state from at most so many slices."""
+"""The number of batches of a validation. Rows that continue have a state from at most so many segments."""
 
 
 class Validation:
     """The mean loss of an agent, and its objective's metrics, over batches of the dataset that `validation` names,
-    drawn as in training: the same slices, goals and noise at every call and in runs of every seed.
+    drawn as in training: the same segments, goals and noise at every call and in runs of every seed.
 
     Args:
         config: The configuration of a run that names one.
@@ -45,7 +45,7 @@ class Validation:
         self.store = select_episodes(replace(config, dataset=config.validation), held_out)
         self.stream = slices_of(config, self.store, goals_of(config, observations), 0, device)
         self.beginning = self.stream.state_dict()
-        self.carries_state = self.stream.tbptt_slices > 1
+        self.carries_state = self.stream.tbptt_segments > 1
 
     def __call__(self, agent: DecisionAgent) -> dict[str, float]:
         """The means, by name, of an agent in evaluation mode; uses up random numbers."""

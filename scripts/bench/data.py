@@ -18,7 +18,7 @@ SIZES = ((64, 20), (8, 1000))
 def bench_data(rounds: PositiveInt = 20) -> list[Row]:
     """Time the sampling of one training batch from the 1M steps of hopper-medium, on one thread.
 
-    The baseline copies as many slices of the table at random places, without anything that a batch is made of.
+    The baseline copies as many segments of the table at random places, without anything that a batch is made of.
 
     Args:
         rounds: Number of timings of each; a timing is the mean over many batches.

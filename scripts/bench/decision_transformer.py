@@ -44,8 +44,8 @@ class Block(nn.Module):
 class DecisionTransformer(nn.Module):
     """The published model for D4RL's locomotion tasks; maps a batch of the stream to its loss, for `Trainer`.
 
-    Batches are full slices without padding. Slices across the end of an episode would mislead an agent, but cost as
-    much as any other slice. Padding is therefore left out of the loss and of the attention's mask.
+    Batches are full segments without padding. Segments across the end of an episode would mislead an agent, but cost as
+    much as any other segment. Padding is therefore left out of the loss and of the attention's mask.
     """
 
     mean: Tensor

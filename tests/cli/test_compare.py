@@ -74,7 +74,7 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
     assert (config.takes_target, config.objective.name) == (True, "supervised")
     assert not config.condition.rtg_cap
     assert not training.ema_decay
-    assert (training.batch_size, training.context, training.tbptt_slices) == (64, 20, 1)
+    assert (training.batch_size, training.context, training.tbptt_segments) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
     assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
     assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)

@@ -31,8 +31,8 @@ from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]
 STEPS = 8
-"""The steps of every episode: slices that begin with an episode are whole episodes."""
-WHOLE: dict[str, Any] = {"validation": "local/held-out", "training.context": STEPS, "training.starts": "episode"}
+"""The steps of every episode: segments that begin with an episode are whole episodes."""
+WHOLE: dict[str, Any] = {"validation": "local/held-out", "training.context": STEPS, "training.segment_start": "episode"}
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
 def test_held_out_loss_is_that_of_the_saved_agents_and_over_the_same_slices_for_all_variants(
     comparing: Compare, tmp_path: Path
 ) -> None:
-    """Every slice is one of two episodes, drawn with an unknown weight: the same for an agent that is trained, and in
+    """Every segment is one of two episodes, drawn with an unknown weight: the same for an agent that is trained, and in
     its own metrics validated, on the best episodes alone, or that carries no state."""
     others: dict[str, Any] = {"best": {"top_fraction": 0.5}, "memoryless": {"backbone": "mlp"}}
     comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
@@ -131,7 +131,7 @@ def test_other_held_out_episodes_are_measured_without_training_anew(comparing: C
 
 
 def test_variants_of_different_objectives_are_compared_by_squared_error(comparing: Compare, tmp_path: Path) -> None:
-    """One held-out episode: all slices are it, in the runs' own metrics too. That none is played may be said."""
+    """One held-out episode: all segments are it, in the runs' own metrics too. That none is played may be said."""
     write_store("local/one", pendulum_episodes(1)[:1])
     variants = {"plain": {}, "mixture": {"objective": "gaussian_mixture"}, "chunk": {"objective": "action_chunk"}}
     comparison = comparing(**{**WHOLE, "validation": "local/one"}, variants=variants, **{"evaluation.episodes": 0})

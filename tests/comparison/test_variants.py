@@ -36,12 +36,12 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
         assert (config[name].backbone.name, config[name].backbone.width) == (name, 24)
         assert replace(config[name], backbone=own.backbone, training=own.training) == own
         # Without a state that fades, nothing is carried from slice to slice.
-        assert config[name].training == replace(own.training, tbptt_slices=1)
+        assert config[name].training == replace(own.training, tbptt_segments=1)
 
 
 def test_cloning_control_has_the_objective_and_the_optimizer_of_the_first_variant() -> None:
     """Although the default of cloning is another one."""
-    shared = {"dataset": "local/reach", "training.goals": "hindsight"}
+    shared = {"dataset": "local/reach", "training.goal_relabeling": "hindsight"}
     first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
     assert control.config.condition.name == "none"
     assert control.config.objective == first.config.objective == GaussianMixtureConfig()

@@ -40,11 +40,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
     return EpisodeStore.write(path, [episode(*each) for each in enumerate(LENGTHS)], environment_id=None, source={})
 
 
-@pytest.mark.parametrize(("tbptt_slices", "top"), [(1, 1.0), (3, 1.0), (3, 0.5)])
+@pytest.mark.parametrize(("tbptt_segments", "top"), [(1, 1.0), (3, 1.0), (3, 0.5)])
 def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
-    store: EpisodeStore, tbptt_slices: int, top: float
+    store: EpisodeStore, tbptt_segments: int, top: float
 ) -> None:
-    stream = StepStream(top_episodes(store, top), 5, 64, 0, tbptt_slices=tbptt_slices, goals=ENTRIES)
+    stream = StepStream(top_episodes(store, top), 5, 64, 0, tbptt_segments=tbptt_segments, goals=ENTRIES)
     drawn: dict[int, list[int]] = {}
     before: list[Any] = [None] * 64
     for _ in range(30):
@@ -52,7 +52,7 @@ def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
         rows = batch.observation.int().tolist()
         assert torch.equal(batch.return_to_go[..., 0], batch.observation[..., 1] - batch.observation[..., 3])
         for row in range(64):
-            previous = None if batch.reset.mask[row, 0] or tbptt_slices == 1 else before[row]
+            previous = None if batch.reset.mask[row, 0] or tbptt_segments == 1 else before[row]
             for step in rows[row]:
                 episode, now, goal_episode, goal, rest = step
                 assert goal_episode == episode
@@ -110,7 +110,7 @@ def test_hindsight_goals_of_single_steps_are_distributed_as_in_ogbench(
 
 
 def test_random_goals_hold_as_long_as_others_so_that_their_share_is_that_of_the_steps(store: EpisodeStore) -> None:
-    stream = StepStream(store, 4, 512, 0, tbptt_slices=30, goals=ENTRIES, p_randomgoal=0.3)
+    stream = StepStream(store, 4, 512, 0, tbptt_segments=30, goals=ENTRIES, p_randomgoal=0.3)
     steps = torch.cat([stream.sample().observation for _ in range(100)], dim=1)[..., :4].int().numpy()
     inside, elsewhere = np.sum(LENGTHS) + len(LENGTHS), LENGTHS[2] + 1
     for now in range(LENGTHS[2]):
@@ -125,7 +125,7 @@ def test_random_goals_hold_as_long_as_others_so_that_their_share_is_that_of_the_
 @pytest.mark.parametrize("p_randomgoal", [0.0, 0.5])
 def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore, p_randomgoal: float) -> None:
     def stream() -> StepStream:
-        return StepStream(store, 4, 8, 0, tbptt_slices=4, goals=ENTRIES, p_randomgoal=p_randomgoal)
+        return StepStream(store, 4, 8, 0, tbptt_segments=4, goals=ENTRIES, p_randomgoal=p_randomgoal)
 
     first, second = stream(), stream()
     for _ in range(3):
@@ -189,13 +189,13 @@ def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(w
             progress=False,
             condition={"name": "none"},
             agent={"goals_at": goals_at},
-            training={"goals": goals, "learning_rate": 5e-3, "ema_decay": 0.9},
+            training={"goal_relabeling": goals, "learning_rate": 5e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0},
         )
         result = run.evaluate(episodes=40, processes=1, progress=False, metrics=["success"]).targets[0]
         return float(result.metrics["success"].mean)
 
-    assert success("data") < 0.5
+    assert success("none") < 0.5
     assert success("hindsight") > 0.8
     assert success("hindsight", "head") > 0.8
     assert export_onnx(decision_rnn.load_agent(tmp_path / "hindsight-head"), tmp_path / "policy.onnx") < 1e-5
@@ -225,7 +225,7 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
             progress=False,
             condition=name,
             objective="supervised",  # a mixture takes longer to tell its modes apart
-            training={"goals": "hindsight", "learning_rate": 5e-3, "ema_decay": 0.9},
+            training={"goal_relabeling": "hindsight", "learning_rate": 5e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0, "max_episode_steps": 40},
         )
         (result,) = run.evaluate(episodes=40, processes=1, progress=False).targets
@@ -245,7 +245,7 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     opened = open_dataset(wandering)
     data, space = opened.open(), opened.spec.observation_space
     mean = data.observation_mean.copy()
-    config, *_ = parse_run("test", [wandering, "--condition", "none", "--training.goals", "hindsight"])
+    config, *_ = parse_run("test", [wandering, "--condition", "none", "--training.goal_relabeling", "hindsight"])
     agent, _, _ = prepare(config, data, 1.0, (space, Box(-1.0, 1.0, (2,))))
     entries = GoalEntries.of_space(space, wandering)
     np.testing.assert_array_equal(data.observation_mean, mean)
@@ -256,16 +256,19 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
 
 def test_hindsight_goals_need_returns_that_are_steps_and_observations_with_goals(tmp_path: Path) -> None:
     for changes, message in (
-        ({"agent": {"condition_at": "token"}}, r"goals is hindsight, and condition return_to_go at a token: .* none"),
-        ({"condition": {"reach": 0}}, r"training.goals is hindsight, and condition return_to_go at a head"),
+        (
+            {"agent": {"condition_at": "token"}},
+            r"training.goal_relabeling is hindsight, and condition return_to_go at a token: .* none",
+        ),
+        ({"condition": {"reach": 0}}, r"training.goal_relabeling is hindsight, and condition return_to_go at a head"),
         ({"agent": {"goals_at": "head"}}, r"agent.goals_at is head, .* leave agent.goals_at out"),
         ({"training": {"p_randomgoal": 0.5}}, r"p_randomgoal is 0.5, and condition return_to_go"),
     ):
-        training = {"goals": "hindsight", **changes.pop("training", {})}
+        training = {"goal_relabeling": "hindsight", **changes.pop("training", {})}
         with pytest.raises(InputError, match=message):
             decision_rnn.train("hopper-medium", output=tmp_path, training=training, **changes)
     with pytest.raises(
-        InputError, match=r"training.p_randomgoal is 0.5, but training.goals is data: it is for goals in"
+        InputError, match=r"training.p_randomgoal is 0.5, but training.goal_relabeling is none: it is for goals in"
     ):
         TrainingConfig(p_randomgoal=0.5)
     for space in (None, Dict(achieved_goal=Box(-1, 1, (2,)), desired_goal=Box(-1, 1, (3,)))):

@@ -57,7 +57,7 @@ def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(m
 def test_equal_returns_of_data_with_goals_are_mended_by_goals_in_hindsight(make: Make) -> None:
     store, place = make({}, reward=-1.0), Box(-np.inf, np.inf, (1,))
     (sentence,) = equal_returns(store, Dict(achieved_goal=place, desired_goal=place, observation=place))
-    assert sentence.endswith("train with --training.goals hindsight")
+    assert sentence.endswith("train with --training.goal_relabeling hindsight")
     (other,) = equal_returns(store, Dict(achieved_goal=place, observation=place))
     assert "--condition none" in other
 

@@ -65,20 +65,20 @@ def test_selection_equals_a_store_written_from_its_episodes_bit_for_bit(
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-@pytest.mark.parametrize(("tbptt_slices", "weighting"), [(1, 0.0), (3, 2.0)])
+@pytest.mark.parametrize(("tbptt_segments", "weighting"), [(1, 0.0), (3, 2.0)])
 def test_batches_of_a_selection_are_those_of_a_store_written_from_its_episodes(
     episodes: list[Episode],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     mapped: bool,
-    tbptt_slices: int,
+    tbptt_segments: int,
     weighting: float,
 ) -> None:
     if not mapped:
         monkeypatch.setattr(stream, "MAPPED_BYTES", 100)
     mask = np.array([1, 0, 1, 0, 1], bool)
     whole, copy = written(tmp_path / "whole", episodes), written(tmp_path / "copy", list(compress(episodes, mask)))
-    options = {"tbptt_slices": tbptt_slices, "return_weighting": weighting}
+    options = {"tbptt_segments": tbptt_segments, "return_weighting": weighting}
     viewed, stored = (StepStream(store, 10, 16, 0, **options) for store in (Selection(whole, mask), copy))
     for _ in range(20):
         assert_same(viewed.sample(), stored.sample())

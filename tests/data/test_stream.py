@@ -94,9 +94,9 @@ def test_return_weighting_of_equal_returns_is_uniform(tmp_path: Path) -> None:
     assert first == pytest.approx(2 / 21, abs=4 * (2 / 21 / 300) ** 0.5)
 
 
-def test_stream_of_tbptt_slices_continues_rows_and_marks_new_slices_by_reset(store: EpisodeStore) -> None:
+def test_stream_of_tbptt_segments_continues_rows_and_marks_new_slices_by_reset(store: EpisodeStore) -> None:
     context, slices, last = 10, 4, 85 - 10
-    stream = StepStream(store, context, batch_size=64, seed=0, tbptt_slices=slices)
+    stream = StepStream(store, context, batch_size=64, seed=0, tbptt_segments=slices)
     before, new, could = np.full(64, last), 0, 0
     for _ in range(100):
         batch = stream.sample()
@@ -120,7 +120,7 @@ def test_slices_that_start_with_an_episode_draw_episodes_by_their_weight(
     """exp(w g) of returns g between 0 and 1, whatever the length; none starts where it would leave the store."""
     beginnings, returns = store.offsets[:-1], np.array([episode.rewards.sum() for episode in episodes])
     expected = np.exp(weighting * (returns - returns.min()) / np.ptp(returns)) * (beginnings <= 85 - 10)
-    stream = StepStream(store, 10, 500, 0, return_weighting=weighting, starts="episode")
+    stream = StepStream(store, 10, 500, 0, return_weighting=weighting, segment_start="episode")
     drawn = np.concatenate([starts_of(stream.sample(), store) for _ in range(40)])
     counts = (drawn[:, None] == beginnings).sum(0)
     assert counts.sum() == len(drawn)
@@ -130,7 +130,7 @@ def test_slices_that_start_with_an_episode_draw_episodes_by_their_weight(
 
 
 def test_rows_that_go_on_from_slice_to_slice_restart_with_an_episode(store: EpisodeStore) -> None:
-    stream = StepStream(store, 5, 64, 0, tbptt_slices=3, starts="episode")
+    stream = StepStream(store, 5, 64, 0, tbptt_segments=3, segment_start="episode")
     before, restarted = np.array(starts_of(stream.sample(), store)), 0
     for _ in range(30):
         starts = np.array(starts_of(stream.sample(), store))
@@ -144,11 +144,11 @@ def test_rows_that_go_on_from_slice_to_slice_restart_with_an_episode(store: Epis
 def test_restored_stream_continues_with_the_same_batches(
     store: EpisodeStore, tmp_path: Path, slices: int, weighting: float
 ) -> None:
-    stream = StepStream(store, context=10, batch_size=8, seed=0, tbptt_slices=slices, return_weighting=weighting)
+    stream = StepStream(store, context=10, batch_size=8, seed=0, tbptt_segments=slices, return_weighting=weighting)
     stream.sample()
     torch.save(stream.state_dict(), tmp_path / "state.pt")
     following = [stream.sample() for _ in range(5)]
-    restored = StepStream(store, context=10, batch_size=8, seed=99, tbptt_slices=slices, return_weighting=weighting)
+    restored = StepStream(store, context=10, batch_size=8, seed=99, tbptt_segments=slices, return_weighting=weighting)
     assert not torch.equal(restored.sample().observation, following[0].observation)  # of another seed
     restored.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for expected in following:

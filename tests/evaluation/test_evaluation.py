@@ -151,7 +151,7 @@ def test_cloning_agent_ignores_the_target_return(pendulum: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backbone", "state", "tbptt_slices", "remarked"),
+    ("backbone", "state", "tbptt_segments", "remarked"),
     [
         ("s4d", "recurrent", 1, True),
         ("s4d", "recurrent", 50, False),
@@ -160,13 +160,13 @@ def test_cloning_agent_ignores_the_target_return(pendulum: Make) -> None:
     ],
 )
 def test_remark_on_a_carried_state_that_outlasts_the_slices_trained_on(
-    pendulum: Make, played: list[list[float]], backbone: str, state: str, tbptt_slices: int, remarked: bool
+    pendulum: Make, played: list[list[float]], backbone: str, state: str, tbptt_segments: int, remarked: bool
 ) -> None:
-    trained = pendulum(backbone, tbptt_slices)
+    trained = pendulum(backbone, tbptt_segments)
     result = evaluate(trained, EvaluationConfig(episodes=1, state=state))
     named = [line for line in format_result(result).splitlines() if "--state window" in line]
     assert len(named) == remarked
-    assert all("--training.tbptt_slices 50" in line for line in named)
+    assert all("--training.tbptt_segments 50" in line for line in named)
 
 
 def test_evaluate_with_0_episodes_or_without_the_plugins_of_the_run_raises(pendulum: Make) -> None:

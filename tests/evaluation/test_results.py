@@ -67,7 +67,7 @@ def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
     (tmp_path / "results" / "step-4-carry-1-episodes-0123abcd.json").write_text(json.dumps(saved))
     (result,) = map(read_result, (tmp_path / "results").iterdir())
     assert (result.protocol.state, result.protocol.window) == ("recurrent", None)
-    assert (result.config.training.tbptt_slices, result.config.condition.rtg_cap) == (3, 0.9)
+    assert (result.config.training.tbptt_segments, result.config.condition.rtg_cap) == (3, 0.9)
     assert result.dataset.score_mean == pytest.approx(saved["dataset"]["score_mean"])
     assert [list(target.returns) for target in result.targets] == [target["returns"] for target in saved["targets"]]
     assert read_result(write_result(tmp_path / "again", result)) == result

@@ -32,7 +32,7 @@ def batch(seed: int) -> Batch:
 
 def losses(compiled: bool, keys: dict[str, object]) -> list[float]:
     torch.manual_seed(0)
-    settings = {"tbptt_slices": 3, "warmup_steps": 0, "precision": "bf16"}
+    settings = {"tbptt_segments": 3, "warmup_steps": 0, "precision": "bf16"}
     trainer = small_trainer(settings, **{"backbone.width": 8, **keys})
     if compiled:
         torch._dynamo.reset()

@@ -68,8 +68,8 @@ def begun(small_environment: dict[str, str], tmp_path: Path) -> Iterator[Callabl
 
 
 def test_rows_of_ranks_are_a_batch_with_its_resets(store: EpisodeStore) -> None:
-    whole = StepStream(store, 8, 6, 0, tbptt_slices=3)
-    parts = [StepStream(store, 8, 6, 0, tbptt_slices=3, own_rows=rows) for rows in (slice(0, 2), slice(2, 6))]
+    whole = StepStream(store, 8, 6, 0, tbptt_segments=3)
+    parts = [StepStream(store, 8, 6, 0, tbptt_segments=3, own_rows=rows) for rows in (slice(0, 2), slice(2, 6))]
     for _ in range(20):
         batch, (first, second) = whole.sample(), [part.sample() for part in parts]
         for name in set(batch._fields) - {"reset"}:

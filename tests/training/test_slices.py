@@ -1,4 +1,4 @@
-"""What `train` says about slices, episodes and a carried state."""
+"""What `train` says about segments, episodes and a carried state."""
 
 import re
 
@@ -18,28 +18,32 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
 
 
 GRU = "--backbone gru --backbone.memory"
-FROM_EPISODES = "--training.starts episode"
+FROM_EPISODES = "--training.segment_start episode"
 
 
 @pytest.mark.parametrize(
     ("words", "described", "warned"),
     [
         (f"{GRU} 1", "anywhere: half of the episodes have 30 steps or more.* only what it saw in the last 20", None),
-        (f"{GRU} 1 --training.context 30", "slices of 30 steps, each beginning anywhere$", None),
-        ("--backbone mlp", "slices of 20 steps, each beginning anywhere$", None),
-        (f"{GRU} 100", "going on with its state in later batches, 50 slices on average$", None),
+        (f"{GRU} 1 --training.context 30", "segments of 30 steps, each beginning anywhere$", None),
+        ("--backbone mlp", "segments of 20 steps, each beginning anywhere$", None),
+        (f"{GRU} 100", "going on with its state in later batches, 50 segments on average$", None),
         (
-            f"{GRU} 100 --training.tbptt_slices 1",
+            f"{GRU} 100 --training.tbptt_segments 1",
             "only what it saw in the last 20",
-            "state of gru outlasts a slice of 20",
+            "state of gru outlasts a segment of 20",
         ),
-        (f"{GRU} 100 --training.tbptt_slices 1 --evaluation.state window", "only what it saw in the last 20", None),
+        (f"{GRU} 100 --training.tbptt_segments 1 --evaluation.state window", "only what it saw in the last 20", None),
         (
             f"{GRU} 1 {FROM_EPISODES}",
             "each beginning with an episode",
             "50.0% of the steps .* the longest episode's 60",
         ),
-        (f"{GRU} 1 {FROM_EPISODES} --training.context 60", "slices of 60 steps, each beginning with an episode$", None),
+        (
+            f"{GRU} 1 {FROM_EPISODES} --training.context 60",
+            "segments of 60 steps, each beginning with an episode$",
+            None,
+        ),
         (f"{GRU} 100 {FROM_EPISODES}", "with an episode and going on with its state", None),
     ],
 )

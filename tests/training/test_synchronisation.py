@@ -36,7 +36,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batch() -> Batch:
-    """Slices with an episode that begins with its row and one that begins in the middle."""
+    """Segments with an episode that begins with its row and one that begins in the middle."""
     mask = torch.zeros(ROWS, TIME, dtype=torch.bool)
     mask[1, 0] = mask[2, 7] = True
 
@@ -57,7 +57,7 @@ def batch() -> Batch:
 
 
 def two_steps(**keys: object) -> None:
-    training = small_trainer({"tbptt_slices": 2, "precision": "fp32"}, **keys)
+    training = small_trainer({"tbptt_segments": 2, "precision": "fp32"}, **keys)
     for _ in range(2):
         training.step(batch())
 

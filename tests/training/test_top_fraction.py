@@ -33,7 +33,7 @@ def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
     return sorted(sorted(range(len(returns)), key=lambda i: (-returns[i], i))[:count])
 
 
-@pytest.mark.parametrize("options", [[], ["--training.tbptt_slices", "3", "--observation.mask", "velocity"]])
+@pytest.mark.parametrize("options", [[], ["--training.tbptt_segments", "3", "--observation.mask", "velocity"]])
 def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
     small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:

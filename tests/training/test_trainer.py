@@ -57,7 +57,7 @@ def test_trainer_trains_any_module_that_returns_its_loss() -> None:
 
 def test_trainer_carries_the_state_without_gradient() -> None:
     model = Line()
-    trainer = Trainer(model, settings(tbptt_slices=2))
+    trainer = Trainer(model, settings(tbptt_segments=2))
     for _ in range(3):
         trainer.step(data())
     assert model.states[0] is None

@@ -123,11 +123,11 @@ def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_epi
 
 @pytest.mark.parametrize("backbone", ["mingru", "transformer", "mlp", "conv"])
 def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: EpisodeStore, backbone: str) -> None:
-    """Three consecutive slices give the same losses as one that is three times as long."""
+    """Three consecutive segments give the same losses as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
     same += ["--condition.rtg_cap", "0"]  # as in `asked` below
     agent, trainer, stream = prepare(
-        configure("--backbone", backbone, *same, "--training.tbptt_slices", "5"), store, 1.0
+        configure("--backbone", backbone, *same, "--training.tbptt_segments", "5"), store, 1.0
     )
     batches = [stream.sample() for _ in range(3)]
     fields = [name for name in Batch._fields if name != "reset"]
@@ -145,8 +145,8 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
     [
         ["--backbone", "mingru"],
         ["--training.optimizer", "muon"],
-        ["--backbone", "transformer", "--training.tbptt_slices", "3"],
-        ["--backbone", "mlp", "--training.tbptt_slices", "3"],  # whose carried state is empty
+        ["--backbone", "transformer", "--training.tbptt_segments", "3"],
+        ["--backbone", "mlp", "--training.tbptt_segments", "3"],  # whose carried state is empty
         ["--training.ema_decay", "0.9", "--training.return_weighting", "2", "--condition.rtg_cap", "0.9"],
         ["--condition.noise", "0.1", "--top_fraction", "0.2"],
         ["--objective", "gaussian_mixture", "--objective.modes", "2"],

@@ -37,9 +37,9 @@ def configure(*arguments: str) -> RunConfig:
 
 
 def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStore, tmp_path: Path) -> None:
-    """A slice as long as the episode: all batches are this one."""
+    """A segment as long as the episode: all batches are this one."""
     whole = str(two_stores.steps)
-    others = ["--training.context", whole, "--training.tbptt_slices", "1", "--condition.rtg_cap", "0"]
+    others = ["--training.context", whole, "--training.tbptt_segments", "1", "--condition.rtg_cap", "0"]
     config = configure("--validation", HELD_OUT, *others)
     agent = train(config, tmp_path / "run").agent
     episode = next(two_stores.read_episodes())
@@ -61,7 +61,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
 @pytest.mark.parametrize(
     "others",
     [
-        ["--backbone.dropout", "0.2", "--condition.noise", "0.1", "--training.tbptt_slices", "3"],
+        ["--backbone.dropout", "0.2", "--condition.noise", "0.1", "--training.tbptt_segments", "3"],
         ["--backbone", "transformer", "--training.ema_decay", "0"],
     ],
 )

@@ -207,7 +207,7 @@ def held_out(findings: Findings) -> Section:
         return Group(dataset.data.name, tables=[findings.table(f"on {dataset.held_out.dataset}", columns)])
 
     text = (
-        "Held-out loss: of the last checkpoint, over the same slices for all variants; lower is better. It does not "
+        "Held-out loss: of the last checkpoint, over the same segments for all variants; lower is better. It does not "
         "tell how well an agent acts: an agent may lower it by copying its previous action, and act worse."
     )
     tested = any(len(summary.trials) >= FEWEST_FOR_INTERVAL for summary in findings.summaries)

@@ -30,7 +30,7 @@ VALIDATION = "-val"
 
 @register_source
 class OGBenchSource(Source):
-    """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`), and their versions with
+    """Tasks of OGBench, with goals (`training.goal_relabeling hindsight`), and their versions with
     goals of only what is to be reached, and with a single goal and rewards, each with a validation split."""
 
     prefix = "ogbench"

@@ -11,7 +11,7 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.environments.ogbench.environment import goal_episode, make
 
 NOISE = 0.5
-NEAR = 4
+DEFAULT_GOAL_DISCOUNT = 4
 """How many cells away the goal of an episode of `stitch` is."""
 
 
@@ -75,9 +75,9 @@ class Oracle:
         return (all(vertical) and not any(horizontal)) or (all(horizontal) and not any(vertical))
 
     def around(self, start: tuple[int, int]) -> list[tuple[int, int]]:
-        """The cells `NEAR` cells away from one; itself, if there are none."""
+        """The cells `DEFAULT_GOAL_DISCOUNT` cells away from one; itself, if there are none."""
         seen, ring = {start}, [start]
-        for _ in range(NEAR):
+        for _ in range(DEFAULT_GOAL_DISCOUNT):
             reached = ((i + di, j + dj) for i, j in ring for di, dj in ((-1, 0), (0, -1), (1, 0), (0, 1)))
             ring = [cell for cell in dict.fromkeys(reached) if self.free[cell] and cell not in seen]
             seen.update(ring)
