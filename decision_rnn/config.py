@@ -1,26 +1,42 @@
-"""The configuration of a run: a tree of frozen dataclasses, saved in full with every run.
+"""The configuration of a run: a tree of frozen dataclasses, validated by pydantic and saved in full with every run.
 
-config_parser.py reads it from files, checkpoints and command lines. Neither imports torch, so that help, completion
-and errors in keys do not wait for it.
+`from_dict` reads the nested dictionaries of YAML files and Python calls, in which a backbone, a condition or an
+objective is a name, or a dictionary of options that includes `name`. Options that are None depend on others: properties
+resolve them where they are used.
 """
 
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from decision_rnn.agent.config import (
     CONDITIONS,
+    OBJECTIVES,
     AgentConfig,
     ConditionConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
     SupervisedConfig,
 )
-from decision_rnn.backbones.config import BackboneConfig
-from decision_rnn.backbones.time_scales import outlasts
+from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, outlasts
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import BEST, NonNegativeFloat, NonNegativeInt, PositiveInt, TargetReturn
+from decision_rnn.utils.parsing import (
+    BEST,
+    STRICT,
+    Names,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    TargetReturns,
+    describe_error,
+    parse_yaml,
+    suggest,
+)
+from decision_rnn.utils.plugins import check_plugins
+from decision_rnn.utils.registry import Registry
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""
@@ -29,11 +45,10 @@ WARMUP_STEPS = 500
 DEFAULT_TBPTT_SEGMENTS = 50
 """Default `tbptt_segments` where the state outlasts a segment: 1,000 steps at the default context."""
 DEFAULT_GOAL_DISCOUNT = 0.99
-"""Default `goal_discount` where agents are asked for few steps: trained on goals anywhere later in long episodes, they
-succeed a fifth as often on OGBench's cube and scene (results/ogbench-narrow)."""
+"""Default `goal_discount` of time-to-goal conditioning."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class ObservationConfig:
     """What the agent sees of an observation, both in training and in the environment.
 
@@ -45,7 +60,7 @@ class ObservationConfig:
     mask: Literal["none", "velocity"] = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrainingConfig:
     """How the agent is trained.
 
@@ -55,40 +70,34 @@ class TrainingConfig:
         context: Environment steps per segment.
         tbptt_segments: Number of consecutive segments that a row of the batch reads, on average, before it restarts at
             a random place. The state is carried from one segment to the next, the gradient is not (truncated
-            backpropagation through time). 1: every segment starts from the initial state. If left out, 50 where the
-            state outlasts a segment (`backbone.memory` is `context` or more; aaren's never fades), since an agent acts
-            with a state carried over an episode; 1 otherwise.
-        segment_start: Where segments begin: `anywhere` in the data, or with an `episode`, so that an episode of up to
-            `context` steps is in one segment.
+            backpropagation through time). 1: every segment starts from the initial state. Default: 50 where the state
+            outlasts a segment (`backbone.memory` is `context` or more; aaren's never fades), 1 otherwise.
+        segment_start: Where segments begin: `anywhere` in the data, or with an `episode`.
         goal_relabeling: Which goals the agent is given in observations that have a `desired_goal`: `none` for those of
-            the data, or `hindsight` for what the episode went on to reach (`achieved_goal`). Rewards are for the goals
-            of the data, so with `hindsight` a return-to-go is minus the number of steps until the goal, and `best` asks
-            at every step to reach it as soon as the data do; `condition none` clones.
+            the data, or `hindsight` for what the episode went on to reach (`achieved_goal`). A return-to-go is then
+            minus the number of steps until the goal.
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
-            below 1 k steps ahead with a probability proportional to g^(k - 1), a mean of 1 / (1 - g) steps in episodes
-            that are much longer. If left out, 0.99 where agents are asked for few steps, and 1 where they clone.
+            below 1 k steps ahead with a probability proportional to g^(k - 1). Default: 0.99 for agents conditioned on
+            the time to a goal, 1 otherwise.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
-            OGBench's `actor_p_randomgoal`: goals that the actions shown do not lead to.
+            OGBench's `actor_p_randomgoal`.
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs a quarter of
-            the `steps`. If left out of a file, a command line or a call, `muon` where agents are asked to reach goals
-            in few steps (`goal_relabeling`), which takes long to learn, and else `adamw`.
-        learning_rate: Peak learning rate; if left out, 1e-3 with `adamw` and 4e-3 with `muon`, whose updates are as
-            large as AdamW's at the same rate.
-        recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
-            the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
+            the `steps`. Where it is left out, `muon` for agents conditioned on the time to a goal.
+        learning_rate: Peak learning rate. Default: 1e-3 with `adamw` and 4e-3 with `muon`.
+        recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`. Default: the
+            backbone's.
         weight_decay: Weight decay, applied to weight matrices only.
         ema_decay: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
             weights of the last step.
         return_weighting: How strongly sampling favours segments of better episodes: every step of an episode has weight
             exp(return_weighting * g), where g is the episode's return, scaled to 0 for the lowest in the data and 1
             for the highest. 0: uniform sampling.
-        warmup_steps: Steps over which the rate rises from zero; if left out, a quarter of `steps`, at most 500.
+        warmup_steps: Steps over which the rate rises from zero. Default: a quarter of `steps`, at most 500.
         schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
         device: `cpu`, `cuda`, or `auto`, cuda if available.
-        processes: How many processes share every batch, each with its part of the cores, or with a GPU of its own; the
-            losses are those of one process within rounding. `torchrun` starts them itself.
+        processes: How many processes share every batch; the losses are those of one process within rounding.
         checkpoint_every: Steps between checkpoints.
         log_every: Steps between lines of metrics.
     """
@@ -99,14 +108,14 @@ class TrainingConfig:
     tbptt_segments: PositiveInt | None = None
     segment_start: Literal["anywhere", "episode"] = "anywhere"
     goal_relabeling: Literal["none", "hindsight"] = "none"
-    goal_discount: Annotated[float, Meta(gt=0, le=1)] | None = None
-    p_randomgoal: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    goal_discount: Annotated[float, Field(gt=0, le=1)] | None = None
+    p_randomgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: NonNegativeFloat | None = None
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
-    ema_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.999
-    return_weighting: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    return_weighting: Annotated[float, Field(ge=0, le=100)] = 0.0
     warmup_steps: NonNegativeInt | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
     gradient_clip: NonNegativeFloat = 0.25
@@ -117,36 +126,32 @@ class TrainingConfig:
     log_every: PositiveInt = 100
 
     def __post_init__(self) -> None:
-        if self.learning_rate is None:
-            object.__setattr__(self, "learning_rate", LEARNING_RATES[self.optimizer])
-        if self.warmup_steps is None:
-            object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 4))
-        elif self.warmup_steps > self.steps:  # the learning rate would never reach its peak
-            raise InputError(
-                f"training.warmup_steps {self.warmup_steps} is more than training.steps {self.steps}: give fewer, or "
-                "leave it out"
-            )
+        if self.warmup > self.steps:  # the learning rate would never reach its peak
+            raise InputError(f"training.warmup_steps {self.warmup} is more than training.steps {self.steps}")
         if self.batch_size % self.processes:
-            raise InputError(
-                f"training.processes {self.processes} does not divide training.batch_size {self.batch_size}: all have "
-                "equal shares of it"
-            )
-        for key, without in (("goal_discount", (None, 1)), ("p_randomgoal", (0,))):
-            if getattr(self, key) not in without and self.goal_relabeling != "hindsight":
-                raise InputError(
-                    f"training.{key} is {getattr(self, key)}, but training.goal_relabeling is {self.goal_relabeling}: "
-                    "it is for goals in hindsight"
-                )
+            raise InputError(f"training.processes {self.processes} must divide training.batch_size {self.batch_size}")
+        if self.goal_relabeling == "none" and (self.p_randomgoal or (self.goal_discount or 1) != 1):
+            raise InputError("training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight")
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The learning rate after the warm-up, that of the optimizer if none is set."""
+        return LEARNING_RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
+
+    @property
+    def warmup(self) -> int:
+        """The number of warm-up steps, a quarter of the steps but at most 500 if none is set."""
+        return min(WARMUP_STEPS, self.steps // 4) if self.warmup_steps is None else self.warmup_steps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class EvaluationConfig:
     """How the agent is evaluated.
 
     Attributes:
         episodes: Episodes per target return; 0 for no evaluation after training.
-        target_returns: Target returns, or `best` for as much as the condition's limit lets the agent see at every step;
-            if left out, `best` and the dataset's own targets inside the data, or, without a limit, the dataset's own
+        target_returns: Target returns, or `best` for as much as the condition's limit lets the agent see at every step.
+            Default: `best` and the dataset's own targets inside the data, or, without a limit, the dataset's own
             targets and the best return in the data.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
@@ -154,57 +159,51 @@ class EvaluationConfig:
         actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
             `flow_matching`, or `sampled` to draw it with its probability.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
-        max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
+        max_episode_steps: Largest number of steps of an episode. Default: the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.
         environment_id: The Gymnasium id of the environment to play in, if it is not that of the data. It must have the
-            same observations and actions, such as a longer version of the task; references and target returns stay
-            those of the data.
+            same observations and actions; references and target returns stay those of the data.
         metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data; 0 for none.
     """
 
     episodes: NonNegativeInt = 100
-    target_returns: Annotated[tuple[TargetReturn, ...], Meta(min_length=1)] | None = None
+    target_returns: TargetReturns | None = None
     state: Literal["recurrent", "window"] = "recurrent"
     window: PositiveInt = 20
     actions: Literal["greedy", "sampled"] = "greedy"
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
     environment_id: str | None = None
-    metrics: tuple[str, ...] = ()
+    metrics: Names = ()
     checkpoint_episodes: NonNegativeInt = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class RunConfig:
     """Everything that determines a run.
 
     Attributes:
-        dataset: A dataset's name, as in data/catalog.py.
+        dataset: A dataset's name, such as `standin/hopper-medium`.
         path: The file to read a dataset of D4RL or OGBench from, if it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
-        validation: A dataset of the same task, such as `ogbench/cube-single-play-v0-val`, that is not trained on: the
-            loss on its episodes is logged with that of training, as `validation_loss`. Where the data name no
-            environment, `compare` compares variants by their losses on it.
+        validation: A dataset of the same task that is not trained on: the loss on its episodes is logged as
+            `validation_loss`. Where the data name no environment, `compare` compares variants by their losses on it.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
-            one episode. With `condition none` this is filtered behaviour cloning. Scores are still
-            reported beside the mean and the range of all episodes.
+            one episode. With `condition none` this is filtered behaviour cloning.
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
         seed: Seed of the weights' initialisation, the sampled segments and dropout.
         init_from: An agent whose weights training starts from, by any of its names, such as the folder of a run. Its
-            architecture (backbone, observation, condition, agent and objective) is the default, and its normalisation
-            of observations and returns and its action box are kept, so that the agent first acts as it did before.
+            architecture is the default, and its normalisation of observations and returns and its action box are kept.
         backbone: The sequence backbone; `--backbone NAME` selects it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
-        condition: What the agent is conditioned on; `--condition NAME` selects it, `--condition.KEY` sets its options.
-            `none` is behaviour cloning.
+        condition: What the agent is conditioned on; `--condition NAME` selects it. `none` is behaviour cloning.
         agent: How histories become tokens.
-        objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options. If left
-            out of a file, a command line or a call, `supervised`, or `gaussian_mixture` where agents are asked to reach
-            goals in few steps (`training.goal_relabeling`).
+        objective: The training objective; `--objective NAME` selects it. Where it is left out, `gaussian_mixture` for
+            agents conditioned on the time to a goal.
         training: How the agent is trained.
         evaluation: How the agent is evaluated.
     """
@@ -213,59 +212,63 @@ class RunConfig:
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
     validation: str | None = None
-    top_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    plugins: tuple[str, ...] = ()
+    top_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    plugins: Names = ()
     seed: NonNegativeInt = 0
     init_from: str | None = None
     backbone: BackboneConfig
-    observation: ObservationConfig = field(default_factory=ObservationConfig)
-    condition: ConditionConfig = field(default_factory=ReturnToGoConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    objective: ObjectiveConfig = field(default_factory=SupervisedConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    observation: ObservationConfig = ObservationConfig()
+    condition: ConditionConfig = ReturnToGoConfig()
+    agent: AgentConfig = AgentConfig()
+    objective: ObjectiveConfig = SupervisedConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
 
     def __post_init__(self) -> None:
-        if self.training.tbptt_segments is None:
-            segments = DEFAULT_TBPTT_SEGMENTS if outlasts(self.backbone, self.training.context) else 1
-            object.__setattr__(self, "training", replace(self.training, tbptt_segments=segments))
-        in_few_steps = self.training.goal_relabeling == "hindsight" and isinstance(self.condition, ReturnToGoConfig)
-        if self.training.goal_discount is None:
-            discount = DEFAULT_GOAL_DISCOUNT if in_few_steps else 1.0
-            object.__setattr__(self, "training", replace(self.training, goal_discount=discount))
-        if self.agent.condition_at is None:
-            place: Literal["head", "token"] = "head" if in_few_steps else "token"
-            object.__setattr__(self, "agent", replace(self.agent, condition_at=place))
-        if isinstance(self.condition, ReturnToGoConfig):
-            object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))
-        if self.training.goal_relabeling == "hindsight" and self.takes_target:
-            self._check_steps_to_goals()
+        if not self.time_to_goal:
+            if isinstance(self.condition, ReturnToGoConfig):
+                self.condition.completed(self.agent.condition_at == "head")
+        elif self.agent.condition_at == "token" or self.condition.reach == 0:
+            raise InputError("hindsight goals with a return need agent.condition_at head and condition.reach above 0")
+        elif self.agent.goals_at == "head" or self.training.p_randomgoal:
+            raise InputError(
+                "hindsight goals with a return exclude agent.goals_at head and training.p_randomgoal: how soon a goal "
+                "is reached is judged from a state that knows it"
+            )
 
-    def _check_steps_to_goals(self) -> None:
-        """Raise InputError if goals in hindsight leave the condition without a return or a limit."""
-        if not (isinstance(self.condition, ReturnToGoConfig) and self.condition.reach):
-            raise InputError(
-                f"training.goal_relabeling is hindsight, and condition {self.condition.name} at a "
-                f"{self.agent.condition_at}: rewards are for the goals of the data, so leave agent.condition_at and "
-                "condition.reach out, which asks for few steps until the goal, or set condition none"
-            )
-        if self.agent.goals_at == "head":
-            raise InputError(
-                "agent.goals_at is head, and condition return_to_go with goals in hindsight: how soon a goal can be "
-                "reached is judged from a state that must know it, so leave agent.goals_at out, or set condition none"
-            )
-        if self.training.p_randomgoal:
-            raise InputError(
-                f"training.p_randomgoal is {self.training.p_randomgoal}, and condition return_to_go: the data do not "
-                "say how soon a random goal is reached, so leave it out, or set condition none"
-            )
+    @property
+    def time_to_goal(self) -> bool:
+        """Whether the agent is conditioned on the number of steps until a goal."""
+        return self.training.goal_relabeling == "hindsight" and isinstance(self.condition, ReturnToGoConfig)
+
+    @property
+    def tbptt_segments(self) -> int:
+        """Consecutive segments of a row of the batch: if none are set, 50 where the state outlasts one, else 1."""
+        default = DEFAULT_TBPTT_SEGMENTS if outlasts(self.backbone, self.training.context) else 1
+        return self.training.tbptt_segments or default
+
+    @property
+    def goal_discount(self) -> float:
+        """How far ahead goals in hindsight lie, `DEFAULT_GOAL_DISCOUNT` for time-to-goal agents if nothing is set."""
+        return self.training.goal_discount or (DEFAULT_GOAL_DISCOUNT if self.time_to_goal else 1.0)
+
+    @property
+    def agent_options(self) -> AgentConfig:
+        """The agent's options, with the place of the condition: the head for time-to-goal agents if none is set."""
+        place: Literal["head", "token"] = "head" if self.time_to_goal else "token"
+        return replace(self.agent, condition_at=self.agent.condition_at or place)
+
+    @property
+    def condition_options(self) -> ConditionConfig:
+        """The condition's options, with the limit of what the agent sees that depends on the condition's place."""
+        at_head = self.agent_options.condition_at == "head"
+        return self.condition.completed(at_head) if isinstance(self.condition, ReturnToGoConfig) else self.condition
 
     @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        known = CONDITIONS.entries.get(self.condition.name)  # a policy's may be of a plugin that is not imported
-        described: Any = self.condition if known is None else known.cls
-        return bool(described.takes_target)
+        entry = CONDITIONS.entries.get(self.condition.name)  # a policy's may be of a plugin that is not imported
+        return bool(getattr(self.condition if entry is None else entry.cls, "takes_target", True))
 
     @property
     def takes_return(self) -> bool:
@@ -273,17 +276,117 @@ class RunConfig:
         return self.takes_target and self.training.goal_relabeling == "none"
 
 
-DEFAULT_BACKBONE = "mingru"
-DEFAULT_OBJECTIVE = SupervisedConfig().name
-DEFAULT_CONDITION = ReturnToGoConfig().name
+CHOICES: dict[str, tuple[Registry[Any], str]] = {
+    "backbone": (BACKBONES, "mingru"),
+    "condition": (CONDITIONS, "return_to_go"),
+    "objective": (OBJECTIVES, "supervised"),
+}
+"""Sections whose options depend on their `name`: its registry and its default."""
+SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
+TIME_TO_GOAL = {"objective.name": "gaussian_mixture", "training.optimizer": "muon"}
+"""Defaults of agents conditioned on the time to a goal: data of play are multimodal, and take long to learn."""
+WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
+
+
+def from_dict(data: Mapping[str, Any], source: str = "configuration") -> RunConfig:
+    """The configuration of a run from nested or dotted keys and values, with defaults for the rest.
+
+    Raises:
+        InputError: Naming `source` and the key that is unknown, missing or has an invalid value.
+    """
+    options = complete(flatten(data))
+    try:
+        check_plugins(validated(Names, options.get("plugins", ()), "plugins"), "it")
+        classes, known = section_classes(options), option_names(options)
+        for key in options:
+            if key not in known:
+                raise InputError(f"unknown key {key!r:.100}. {suggest(key, known)}")
+        values: dict[str, Any] = {key: value for key, value in options.items() if "." not in key}
+        for section in SECTIONS:
+            own = {key.partition(".")[2]: value for key, value in options.items() if key.startswith(f"{section}.")}
+            values.setdefault(section, _section(classes[section], section, own))
+        return validated(RunConfig, values)
+    except ValueError as error:  # also of checks in the classes of plugins
+        raise InputError(f"{source}: {error}") from None
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """The full configuration as plain JSON values."""
-    data = asdict(config)
-    targets = config.evaluation.target_returns
-    spelt = None if targets is None else ["best" if target == BEST else target for target in targets]
-    data["evaluation"]["target_returns"] = spelt
-    data["evaluation"]["metrics"] = list(config.evaluation.metrics)
-    data["plugins"] = list(config.plugins)
-    return data
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(entry) for key, entry in value.items()}
+        return [plain(entry) for entry in value] if isinstance(value, tuple) else "best" if value == BEST else value
+
+    return plain(asdict(config))
+
+
+def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested keys as dotted ones: `{"backbone": "lru", "training": {"steps": 5}}` as backbone.name, training.steps."""
+    keys: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in CHOICES and isinstance(value, str):
+            keys[f"{key}.name"] = value
+        elif key in SECTIONS and isinstance(value, Mapping):
+            keys |= {f"{key}.{name}": entry for name, entry in value.items()}
+        else:
+            keys[str(key)] = value
+    return keys
+
+
+def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys, overridden by others, of which a width and a number of parameters override each other too."""
+    sizes = {WIDTH, MATCH}
+    return {key: value for key, value in base.items() if not (key in sizes and sizes & overrides.keys())} | dict(
+        overrides
+    )
+
+
+def complete(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys, with the defaults of time-to-goal agents where they are left out."""
+    by_return = options.get("condition.name", CHOICES["condition"][1]) == ReturnToGoConfig().name
+    return (TIME_TO_GOAL if by_return and options.get("training.goal_relabeling") == "hindsight" else {}) | dict(
+        options
+    )
+
+
+def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
+    """The dataclass of every section, with the backbone, condition and objective that dotted keys choose; that of the
+    run itself as ""."""
+    classes: dict[str, Any] = {field.name: field.type for field in fields(RunConfig) if field.name in SECTIONS}
+    for section, (registry, default) in CHOICES.items():
+        classes[section] = registry.registered(options.get(f"{section}.name", default)).config
+    return {"": RunConfig, **classes}
+
+
+def option_names(options: Mapping[str, Any]) -> list[str]:
+    """All dotted keys of a run with the backbone, condition and objective that dotted keys choose."""
+    classes = section_classes(options).items()
+    return [MATCH, *(f"{section}.{field.name}".lstrip(".") for section, kind in classes for field in fields(kind))]
+
+
+def _section(kind: type, section: str, options: dict[str, Any]) -> Any:
+    """A section from its options; a backbone's width is found if they have `match_parameters`."""
+    parameters = options.pop("match_parameters", None)
+    if parameters is None:
+        return validated(kind, options, section)
+    if "width" in options:
+        raise InputError(f"{MATCH} finds the width. Leave {WIDTH} out.")
+    return validated(kind, asdict(match_parameters(kind, parse_count(parameters), **options)), section)
+
+
+def validated(kind: Any, values: Any, *section: str) -> Any:
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        raise InputError(describe_error(error, *section)) from None
+
+
+def parse_count(written: int | str) -> int:
+    """600000, `600k` or `0.6M` as a number of parameters."""
+    text = str(written).strip()
+    scale = {"k": 1e3, "m": 1e6}.get(text[-1:].lower(), 1)
+    number = parse_yaml(text[:-1] if scale > 1 else text)
+    if not isinstance(number, int | float) or not 1 <= number * scale < 1e15:
+        raise InputError(f"{MATCH} must be a number of parameters, such as 600000, 600k or 0.6M, not {text!r:.100}")
+    return round(number * scale)

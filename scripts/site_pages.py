@@ -163,9 +163,10 @@ def help_of(words: tuple[str, ...]) -> str:
 def configuration_page() -> str:
     """Every key of a run, with its default and what it means, from the configuration's dataclasses."""
     from decision_rnn.backbones import BackboneConfig
-    from decision_rnn.config_parser import CHOICES, RUN_OPTIONS, SECTIONS
+    from decision_rnn.config import CHOICES, SECTIONS, RunConfig
     from decision_rnn.utils.parsing import options_of
 
+    run_options = options_of(RunConfig)
     lines = [
         "# Configuration",
         "",
@@ -175,12 +176,12 @@ def configuration_page() -> str:
         "",
         "## The run",
         "",
-        *key_list(option for name, option in RUN_OPTIONS.items() if name not in SECTIONS),
+        *key_list(option for name, option in run_options.items() if name not in SECTIONS),
     ]
     for section in SECTIONS:
-        lines += ["", f"## {section.capitalize()}", "", RUN_OPTIONS[section].help, ""]
+        lines += ["", f"## {section.capitalize()}", "", run_options[section].help, ""]
         if section not in CHOICES:
-            lines += key_list(options_of(RUN_OPTIONS[section].hint).values(), f"{section}.")
+            lines += key_list(options_of(run_options[section].hint).values(), f"{section}.")
             continue
         common = dict(options_of(BackboneConfig)) if section == "backbone" else {}
         if common:

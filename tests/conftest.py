@@ -20,7 +20,7 @@ from small_cli import NAME, STEPS
 from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.cli.main import main
-from decision_rnn.config_parser import new_config
+from decision_rnn.config import from_dict
 from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.spec import DatasetSpec
@@ -158,14 +158,14 @@ def pendulum() -> Callable[..., TrainedAgent]:
             "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
             "training": {"steps": 10, "tbptt_segments": tbptt_segments},
         }
-        config = new_config({"dataset": "local/pendulum", **sections}, "test")
+        config = from_dict({"dataset": "local/pendulum", **sections}, "test")
         torch.manual_seed(0)
         cap = torch.tensor([-150.0]) if rtg_cap and not cloning else None
         agent = DecisionAgent(
             config.agent,
             config.backbone,
             agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_cap=cap),
-            config.condition,
+            config.condition_options,
         )
         spec = DatasetSpec("local/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
         returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}

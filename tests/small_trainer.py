@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.config_parser import new_config
+from decision_rnn.config import from_dict
 from decision_rnn.training.trainer import Trainer
 
 OBSERVATIONS, ACTIONS = 11, 3
@@ -21,8 +21,10 @@ KINDS: list[dict[str, Any]] = [
 
 def small_trainer(settings: dict[str, Any], **keys: Any) -> Trainer[DecisionAgent]:
     """The trainer of an agent with these keys, one layer of minGRU by default, and these settings of training."""
-    config = new_config({"dataset": "hopper-medium", "backbone": "mingru", "backbone.layers": 1, **keys}, "the test")
+    config = from_dict({"dataset": "hopper-medium", "backbone": "mingru", "backbone.layers": 1, **keys}, "the test")
     cap = torch.full((9,), 1000.0)
     spec = agent_spec(torch.zeros(OBSERVATIONS), torch.ones(OBSERVATIONS), ACTIONS, rtg_cap=cap, training_rtg_cap=cap)
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
-    return Trainer(agent, replace(config.training, **settings))
+    agent = DecisionAgent(config.agent_options, config.backbone, spec, config.condition_options, config.objective)
+    trainer = Trainer(agent, replace(config.training, **settings))
+    trainer.optimizers[-1].register_step_post_hook(lambda *_: agent.objective.after_step())
+    return trainer

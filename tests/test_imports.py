@@ -15,10 +15,8 @@ SOURCES = {
 
 
 def imports(module: str) -> Iterator[str]:
-    """The package's own modules that a module imports, anywhere in it except under `if TYPE_CHECKING`, with those that
-    the .pyi beside it imports public names from."""
-    stub = SOURCES[module].with_suffix(".pyi")
-    tree = ast.parse(SOURCES[module].read_text() + (stub.read_text() if stub.is_file() else ""))
+    """The package's own modules that a module imports, anywhere in it except under `if TYPE_CHECKING`."""
+    tree = ast.parse(SOURCES[module].read_text())
     unseen = {
         id(node)
         for block in ast.walk(tree)

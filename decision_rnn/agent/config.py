@@ -1,16 +1,15 @@
-"""The options of the agent, its conditions and its objectives, which help and checks read without importing torch."""
+"""The options of the agent, its conditions and its objectives, and their registries."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import pydantic.dataclasses
 
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import STRICT
 from decision_rnn.utils.registry import Class, Registry
-
-if TYPE_CHECKING:
-    from decision_rnn.agent.conditions import Condition
-    from decision_rnn.agent.objectives import Objective
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """The quantiles that are learnt; between them the return in reach is interpolated."""
@@ -18,7 +17,7 @@ REACH, RTG_CAP = 0.99, 0.8
 """The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)
 class AgentConfig:
     """How the agent reads its history.
 
@@ -47,7 +46,7 @@ class AgentConfig:
     goals_at: Literal["observation", "head"] = "observation"
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)
 class ConditionConfig:
     """The part of a condition's configuration that all conditions share.
 
@@ -120,8 +119,7 @@ class ReturnToGoConfig(ConditionConfig):
         return bool(self.reach or self.rtg_cap)
 
 
-CONDITIONS: "Registry[Condition, ConditionConfig]" = Registry("condition")
-CONDITIONS.declare(f"{__package__}.conditions", NoConditionConfig, ReturnToGoConfig)
+CONDITIONS: Registry[ConditionConfig] = Registry("condition")
 
 
 def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class]:
@@ -129,7 +127,7 @@ def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class
     return CONDITIONS.register(config)
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)
 class ObjectiveConfig:
     """The part of an objective's configuration that all objectives share.
 
@@ -203,11 +201,7 @@ class GaussianMixtureConfig(ObjectiveConfig):
             raise InputError(f"objective.min_std is {self.min_std}: it must be above 0 and finite")
 
 
-OBJECTIVES: "Registry[Objective, ObjectiveConfig]" = Registry("objective")
-OBJECTIVES.declare(f"{__package__}.objectives", SupervisedConfig)
-OBJECTIVES.declare(f"{__package__}.action_chunk", ActionChunkConfig)
-OBJECTIVES.declare(f"{__package__}.flow_matching", FlowMatchingConfig)
-OBJECTIVES.declare(f"{__package__}.gaussian_mixture", GaussianMixtureConfig)
+OBJECTIVES: Registry[ObjectiveConfig] = Registry("objective")
 
 
 def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:

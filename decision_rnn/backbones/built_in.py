@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from decision_rnn.backbones.config import BACKBONES, BackboneConfig
+from decision_rnn.backbones.config import BackboneConfig
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
@@ -350,8 +350,3 @@ class TransformerConfig(BackboneConfig):
             raise ValueError(f"backbone.heads {self.heads} and backbone.window {self.window} must be at least 1")
         if self.width % (2 * self.heads):
             raise ValueError(f"backbone.width {self.width} must be a multiple of twice backbone.heads {self.heads}")
-
-
-for _config in [of for of in globals().values() if isinstance(of, type) and issubclass(of, BackboneConfig)]:
-    if _name := getattr(_config, "name", None):  # a base class has none
-        BACKBONES.declare(f"{__package__}.{_name}", _config)

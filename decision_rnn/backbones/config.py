@@ -1,16 +1,16 @@
-"""What the options of all backbones share, and the registry of backbones. Importing this does not import torch."""
+"""What the options of all backbones share, and the registry of backbones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from decision_rnn.utils.parsing import STRICT, PositiveInt
 from decision_rnn.utils.registry import Class, Registry
 
-if TYPE_CHECKING:
-    from decision_rnn.backbones.contract import SequenceMixer
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class BackboneConfig:
     """The part of a backbone's configuration that all backbones share.
 
@@ -25,34 +25,29 @@ class BackboneConfig:
     """
 
     name: str
-    width: int = 128
-    layers: int = 3
-    mlp_ratio: float = 4.0
-    dropout: float = 0.0
+    width: PositiveInt = 128
+    layers: PositiveInt = 3
+    mlp_ratio: Annotated[float, Field(ge=0)] = 4.0
+    dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
     norm: Literal["layer", "rms"] = "layer"
-    convolution: int = 0
+    convolution: Annotated[int, Field(ge=0)] = 0
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the key, if a value is invalid; subclasses extend it."""
-        if self.width < 1 or self.layers < 1:
-            raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
-        if self.mlp_ratio < 0:
-            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be 0, for no MLP, or above")
         if self.mlp_ratio and round(self.width * self.mlp_ratio) < 1:
             raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} leaves no channel of backbone.width {self.width}")
-        if not 0 <= self.dropout <= 1:
-            raise ValueError(f"backbone.dropout {self.dropout} must be between 0 and 1")
-        if self.norm not in ("layer", "rms"):
-            raise ValueError(f"backbone.norm {self.norm!r} must be layer or rms")
-        if self.convolution < 0 or self.convolution == 1:
-            raise ValueError(f"backbone.convolution {self.convolution} must be 0, for none, or at least 2")
+        if self.convolution == 1:
+            raise ValueError("backbone.convolution must be 0, for none, or at least 2")
 
 
-BACKBONES: "Registry[SequenceMixer, BackboneConfig]" = Registry("backbone")
+BACKBONES: Registry[BackboneConfig] = Registry("backbone")
 registered = BACKBONES.registered
 registered_names = BACKBONES.names
 
 
-def register(config: type[BackboneConfig]) -> Callable[[Class], Class]:
+def register_backbone(config: type[BackboneConfig]) -> Callable[[Class], Class]:
     """Class decorator: register a mixer under the name in its configuration class; see `Registry.register`."""
     return BACKBONES.register(config)
+
+
+register = register_backbone  # until the layers' modules use the public name

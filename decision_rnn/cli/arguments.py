@@ -7,24 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.config import RunConfig
-from decision_rnn.config_parser import (
+from decision_rnn.config import (
     CHOICES,
-    REMOVED,
-    RENAMED,
-    RUN_OPTIONS,
+    MATCH,
     SECTIONS,
-    completed,
+    RunConfig,
+    complete,
     flatten,
-    new_config,
+    from_dict,
+    option_names,
     overlay,
-    run_options,
-    translated,
+    section_classes,
 )
 from decision_rnn.training.agents import with_architecture
 from decision_rnn.training.run_files import config_file
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import COMMAND_LINE, read_yaml, split_names
+from decision_rnn.utils.parsing import (
+    COMMAND_LINE,
+    Names,
+    Option,
+    convert,
+    options_of,
+    parse_yaml,
+    read_yaml,
+    split_names,
+)
 from decision_rnn.utils.plugins import import_plugins
 
 AddOptions = Callable[[CommandParser], None]
@@ -41,11 +48,9 @@ def parse_run(
     if "init_from" in words and not getattr(command, "resume", False):
         words = with_architecture(words)
     if command.config is None:
-        return new_config(words, COMMAND_LINE), command
-    if (command.config.parent / "checkpoints").is_dir():  # of a run, perhaps of version 0.2, which is to be resumed
-        keys = translated(keys)
+        return from_dict(words, COMMAND_LINE), command
     source = f"{command.config} and the {COMMAND_LINE}" if words else str(command.config)
-    return new_config(overlay(keys, words), source), command
+    return from_dict(overlay(keys, words), source), command
 
 
 def read_words(
@@ -69,10 +74,10 @@ def read_words(
     words, others = _split_words(arguments)
     help_words = {"-h", "--help"}.intersection(others)
     command = run_parser(program, add_options).read([word for word in others if word not in help_words])
-    import_plugins(split_names(words.get("plugins")))
+    import_plugins(convert(words.get("plugins", ()), Names, "plugins"))
     if command.config is None and getattr(command, "resume", False) and command.output is not None:
         command.config = config_file(command.output)
-    keys = {} if command.config is None else flatten(read_yaml(command.config), str(command.config))
+    keys = {} if command.config is None else flatten(read_yaml(command.config))
     if command.dataset is not None:
         words["dataset"] = command.dataset
     if help_words:
@@ -92,14 +97,27 @@ def _split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         key, equals, value = word[2:].partition("=")
         if word == "--":
             others += [word, *words]
-        elif not word.startswith("--") or not ("." in key or key in {*RUN_OPTIONS, *RENAMED, *REMOVED}):
+        elif not word.startswith("--") or not ("." in key or key in options_of(RunConfig)):
             others.append(word)
         else:
             value = value if equals else next(words, "--")
             if value.startswith("--") and not equals:
                 raise InputError(f"{COMMAND_LINE}: --{key} has no value: give one, such as --{key} VALUE")
-            keys[key] = value
-    return flatten(keys, COMMAND_LINE), others
+            keys[key] = parse_yaml(value)
+    return flatten(keys), others
+
+
+def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
+    """All options of a run by dotted key, with the backbone, condition and objective that dotted keys choose."""
+    options = {
+        f"{section}.{name}".lstrip("."): option
+        for section, kind in section_classes(keys).items()
+        for name, option in options_of(kind).items()
+        if name not in SECTIONS or section
+    }
+    text = "Instead of a width: find the one that gives the backbone about this many parameters, such as 600k."
+    options[MATCH] = Option(MATCH, int | str | None, None, text)
+    return {key: replace(option, name=key) for key, option in options.items()}
 
 
 def run_parser(
@@ -112,7 +130,7 @@ def run_parser(
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
         epilog=f"`{program} --backbone NAME --help` shows the options of another backbone.",
     )
-    parser.keys = list(run_options({}))
+    parser.keys = option_names({})
     add_options(parser)
     if "dataset" not in parser.hints:
         parser.add_argument("dataset", nargs="?", help="the dataset's name, such as hopper-medium")
@@ -121,11 +139,11 @@ def run_parser(
     )
     if keys is None:
         return parser
-    keys = completed(keys)
+    keys = complete(keys)
     options = run_options(keys)
     for section, (registry, default) in CHOICES.items():
         name = options.pop(f"{section}.name")
-        text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
+        text = f"{options_of(RunConfig)[section].help} One of {', '.join(registry.names())}."
         options[section] = replace(name, name=section, default=keys.get(name.name, default), help=text)
     parser.add_options(options[key] for key in common)
     groups = {section: parser.add_argument_group(section) for section in SECTIONS}

@@ -29,6 +29,6 @@ def _find_mixer(name: str) -> Callable[..., Any]:
     """The mixer registered under a name, or a class named as `module.Class`, whose module is imported."""
     if "." in name:
         return import_callable(name, "check", "class")
-    from decision_rnn.config_parser import chosen
+    from decision_rnn.backbones import registered
 
-    return chosen("backbone", name).cls
+    return registered(name).cls

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.comparison import comparing
-from decision_rnn.config_parser import flatten, overlay
+from decision_rnn.config import flatten, overlay
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import COMMAND_LINE, options_of, split_names
 
@@ -58,7 +58,7 @@ def plan_of(arguments: Sequence[str]) -> "tuple[Plan, Namespace]":
     if isinstance(own := keys.get("variants"), Mapping):  # the command line overrides their keys too
         for label, of in own.items():
             if isinstance(of, Mapping):
-                kept = overlay(flatten(of, f"{source}, variant {label}"), words)
+                kept = overlay(flatten(of), words)
                 keys["variants"] = {**keys["variants"], label: {key: kept[key] for key in kept if key not in words}}
     given = {name: value for name in comparing.OPTIONS if (value := getattr(command, name)) is not None}
     return comparing.plan(keys | given, source), command

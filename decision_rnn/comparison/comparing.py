@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decision_rnn.comparison.variants import CONTROLS, make_variants
-from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten, run_options
+from decision_rnn.config import RunConfig, flatten, option_names
 from decision_rnn.training.configuration import output_folder, plain, run_keys
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import quiet
@@ -127,8 +127,8 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
     if not isinstance(own, Mapping) or not all(isinstance(of, Mapping) for of in own.values()):
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
     for key in shared:
-        if "." not in key and key not in (*RUN_OPTIONS, *RENAMED, "datasets"):
-            hint = suggest(key, (*run_options({}), *OPTIONS, "datasets", "variants"))
+        if "." not in key and key not in (*options_of(RunConfig), "datasets"):
+            hint = suggest(key, (*option_names({}), *OPTIONS, "datasets", "variants"))
             raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`decision-rnn compare --help` lists the keys")
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
@@ -137,10 +137,10 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
     variants = make_variants(
         {
             "evaluation.checkpoint_episodes": options.pop("checkpoint_episodes"),
-            **flatten(shared, source),
+            **flatten(shared),
             "dataset": datasets[0] if datasets else "",
         },
-        {str(label): flatten(of, f"{source}, variant {label}") for label, of in own.items()},
+        {str(label): flatten(of) for label, of in own.items()},
         _names(() if own else DEFAULT_BACKBONES) if backbones is None else _names(backbones),
         () if controls == ["none"] else controls,
         source,

@@ -69,7 +69,7 @@ class HeldOutLoss:
         configs = [replace(variant.config, dataset=dataset) for variant in variants]
         first, self.store = configs[0], store
         assert first.validation is not None
-        carried = max(config.training.tbptt_segments or 1 for config in configs)
+        carried = max(config.tbptt_segments for config in configs)
         drawn = replace(first, training=replace(first.training, tbptt_segments=carried))
         self.validation = Validation(drawn, store, spaces_of(store)[0], torch.device("cpu"))
         episodes = self.validation.store

@@ -212,7 +212,9 @@ class Plan:
                 config = replace(variant.config, dataset=name)
                 try:
                     select_episodes(config, store)
-                    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+                    agent = DecisionAgent(
+                        config.agent_options, config.backbone, spec, config.condition_options, config.objective
+                    )
                     agent.check_acting(config.evaluation.actions, config.evaluation.state)
                 except InputError as error:
                     raise InputError(

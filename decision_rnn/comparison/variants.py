@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import MATCH, chosen, completed, new_config, overlay
+from decision_rnn.backbones import registered
+from decision_rnn.config import MATCH, EvaluationConfig, RunConfig, complete, from_dict, overlay
 from decision_rnn.utils.errors import InputError, did_you_mean
 
 LABEL = re.compile(r"\w[\w.,+=%-]*")
@@ -85,7 +85,7 @@ def make_variants(
     if not keys_of:
         raise InputError(f"{source}: there is nothing to compare: name backbones, such as --backbones mingru,lru")
     variants = [
-        Variant(label, new_config(keys, f"{source}, variant {label}" if label in own else source))
+        Variant(label, from_dict(keys, f"{source}, variant {label}" if label in own else source))
         for label, keys in keys_of.items()
     ]
     first = next(iter(keys_of.values()))
@@ -93,7 +93,7 @@ def make_variants(
         if name not in CONTROLS:
             hint = f"use {OLD_CONTROLS[name]}; " if name in OLD_CONTROLS else did_you_mean(name, CONTROLS)
             raise InputError(f"{source}: controls names {name!r:.100}; {hint}known are {', '.join(CONTROLS)}, or none")
-        config = new_config(_control_keys(name, first), f"{source}, control {name}")
+        config = from_dict(_control_keys(name, first), f"{source}, control {name}")
         if name not in keys_of and config not in [variant.config for variant in variants]:
             variants.append(Variant(name, config, control=True))
     return tuple(variants)
@@ -101,11 +101,11 @@ def make_variants(
 
 def _control_keys(name: str, first: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of the first variant, without condition or with the backbone of that name."""
-    first = completed(first)  # with what is its default because of its condition
+    first = complete(first)  # with what is its default because of its condition
     if name.startswith("bc"):
         keys = {key: value for key, value in first.items() if not key.startswith("condition.")}
         return keys | {"condition.name": "none"} | ({"top_fraction": TOP_FRACTION} if name == "bc-10%" else {})
-    known = {f"backbone.{field.name}" for field in fields(chosen("backbone", name).config)} | {MATCH.name}
+    known = {f"backbone.{field.name}" for field in fields(registered(name).config)} | {MATCH}
     known -= {"backbone.convolution"}  # it would give the control a memory
     keys = {key: value for key, value in first.items() if not key.startswith("backbone.") or key in known}
     return keys | {"backbone.name": name}

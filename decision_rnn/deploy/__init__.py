@@ -3,6 +3,6 @@
 Importing this package imports neither torch nor onnxruntime.
 """
 
-from decision_rnn.utils.registry import public_names
+import lazy_loader
 
-__getattr__, __all__ = public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

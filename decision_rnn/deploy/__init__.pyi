@@ -1,6 +1,6 @@
 """The public names, which __init__.py imports on first use, for it and for type checkers."""
 
-from decision_rnn.deploy.onnx import export_onnx as export_onnx
-from decision_rnn.deploy.runtime import Policy as Policy
+from .onnx import export_onnx as export_onnx
+from .runtime import Policy as Policy
 
 __all__: list[str]

@@ -91,7 +91,7 @@ def export_onnx(
     if target_return is not None:
         check_conditioned(trained.config)
         if target_return == BEST:
-            check_limited(trained.config.condition)
+            check_limited(trained.config.condition_options)
         elif not math.isfinite(target_return):
             raise InputError(f"the target return is {target_return}: it must be best or finite")
     agent, shown = copy.deepcopy(trained.agent).cpu().eval(), shown or path

@@ -97,7 +97,7 @@ class EnvironmentActor(ActingLoop):
             check_conditioned(self._config)
         super().reset(target_return, index)
         if np.isposinf(self._target).any() or self._default_target == math.inf:
-            check_limited(self._config.condition)
+            check_limited(self._config.condition_options)
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step: the parts of the agent's state, each (environments, ...)."""

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from decision_rnn.agent import ActingState, ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
-from decision_rnn.config import RunConfig
-from decision_rnn.config_parser import CHOICES, flatten, new_config, translated
+from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.metrics import METRICS
@@ -79,7 +78,7 @@ def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunC
     """The configuration of the run that a policy was exported from, and which takes target returns if `conditioned`; a
     section that a plugin defines which is not imported holds the values of the file, unchecked."""
     unknown: dict[str, Any] = {}
-    known = {key: value for key, value in translated(flatten(saved, source)).items() if key != "plugins"}
+    known = {key: value for key, value in flatten(saved).items() if key != "plugins"}
     bases = {"backbone": BackboneConfig, "condition": ConditionConfig, "objective": ObjectiveConfig}
     for section, base in bases.items():
         if known.get(f"{section}.name", CHOICES[section][1]) not in CHOICES[section][0].entries:
@@ -89,4 +88,4 @@ def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunC
             if section == "condition":
                 kind.takes_target = conditioned
             unknown[section] = kind(**values)
-    return replace(new_config(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)
+    return replace(from_dict(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)

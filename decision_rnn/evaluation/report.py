@@ -141,7 +141,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             continue
         verb, whose = ("is", "its score measures") if len(beyond) == 1 else ("are", "their scores measure")
         text = f"{', '.join(f'{target:g}' for target in beyond)} {verb} beyond the data's {side}: {whose} extrapolation"
-        cap, reach = getattr(config.condition, "rtg_cap", 0.0), getattr(config.condition, "reach", 0.0)
+        cap, reach = (getattr(config.condition_options, name, 0.0) for name in ("rtg_cap", "reach"))
         if beyond is above and reach:
             text += f", though the agent sees at most what it judges in reach (condition.reach {reach:g})"
         elif beyond is above and cap:
@@ -156,7 +156,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     outlasting = outlasts(config.backbone, config.training.context)
-    if outlasting and config.training.tbptt_segments == 1 and protocol.state == "recurrent":
+    if outlasting and config.tbptt_segments == 1 and protocol.state == "recurrent":
         yield (
             f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
             "initial state: carried over whole episodes it may score far below what --state window scores, and below "

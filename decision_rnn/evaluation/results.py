@@ -14,8 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import asked_returns
@@ -281,7 +280,7 @@ def _results(run: Path, config: RunConfig, data: DataSummary, step: int) -> Iter
     """The results of a checkpoint, in files with our names or the user's.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
-    configuration in which the option has the value that `config_parser.from_dict` gives it.
+    configuration in which the option has the value that `config.from_dict` gives it.
     """
     for path in sorted((run / "results").glob("*.json")):
         if path.name.startswith("step-") and not path.name.startswith(f"step-{step}-"):

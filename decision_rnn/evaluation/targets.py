@@ -30,7 +30,7 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
     Raises:
         InputError: If the user named `BEST`, and nothing limits what one of the agents sees.
     """
-    conditions = [config.condition for config in configs if config.takes_target]
+    conditions = [config.condition_options for config in configs if config.takes_target]
     named, largest = settings.target_returns, data.return_max
     if named is None:
         named = tuple(data.target_returns)
@@ -72,7 +72,7 @@ def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConf
 
 def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
     """Whether a target return is beyond the data and limited, so that an agent sees it as it sees the data's best."""
-    return getattr(config.condition, "limited", False) and target > data.return_max
+    return getattr(config.condition_options, "limited", False) and target > data.return_max
 
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decision_rnn.config import to_dict
-from decision_rnn.config_parser import CHOICES, flatten, overlay
+from decision_rnn.config import CHOICES, flatten, overlay, to_dict
 from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.training.run_files import plugins_of, run_of
 from decision_rnn.utils.errors import InputError
@@ -87,7 +86,7 @@ def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
     name = convert(keys.get("init_from"), str | None, "init_from")
     if name is None:
         return dict(keys)
-    saved = flatten(to_dict(load_agent(name).config), name)
+    saved = flatten(to_dict(load_agent(name).config))
     own = {key: value for key, value in saved.items() if key.partition(".")[0] in ARCHITECTURE}
     for section in CHOICES:
         asked, has = keys.get(f"{section}.name"), own[f"{section}.name"]

@@ -19,13 +19,12 @@ from typing import Annotated, Any
 
 import safetensors.torch
 import torch
-from msgspec import Meta
+from pydantic import Field
 from safetensors import SafetensorError
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.config import RunConfig, to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.run_files import DESCRIPTION, WEIGHTS, checkpoints_of
 from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
@@ -61,7 +60,7 @@ class TrainedAgent:
     seconds: float
 
 
-Size = Annotated[int, Meta(ge=1, lt=2**31)]
+Size = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
             observation_index=weights.get("encoder.index"),
             rtg_cap=weights.get("condition.cap"),
         )
-        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+        agent = DecisionAgent(config.agent_options, config.backbone, spec, config.condition_options, config.objective)
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None

@@ -5,11 +5,9 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
-from decision_rnn.config_parser import flatten, new_config, overlay
+from decision_rnn.config import EvaluationConfig, RunConfig, flatten, from_dict, overlay, to_dict, validated
 from decision_rnn.training.agents import with_architecture
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import convert, options_of
 from decision_rnn.utils.plugins import import_plugins
 
 
@@ -31,15 +29,15 @@ def configuration(
     import_plugins(plugins)
     arguments = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None}
     given = {name: plain(value) for name, value in arguments.items() if value is not None}
-    keys = flatten({**run_keys(config, steps, "train()"), **given}, "train()")
+    keys = flatten({**run_keys(config, steps, "train()"), **given})
     if resumed is not None:
-        keys = overlay(flatten(to_dict(read_config(resumed)), str(resumed)), keys)
+        keys = overlay(flatten(to_dict(read_config(resumed))), keys)
     elif data is None:
         raise InputError("train(): no data were named: give a dataset, or resume=True with the output of a run")
     else:
         keys = with_architecture({**keys, "dataset": ""})
     # The dataset follows: episodes in memory are stored only once all keys have been checked.
-    described = new_config(keys, "train()")
+    described = from_dict(keys, "train()")
     data = described.dataset if data is None else data
     dataset = find_dataset(data, environment_id, described.path, described.partial)
     return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
@@ -62,8 +60,7 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
 def evaluation_settings(configured: EvaluationConfig, **given: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
     values = {name: plain(value) for name, value in given.items() if value is not None}
-    options = options_of(EvaluationConfig)
-    settings = replace(configured, **{name: convert(values[name], options[name].hint, name) for name in values})
+    settings: EvaluationConfig = validated(EvaluationConfig, {**asdict(configured), **values})
     if "window" in values and settings.state != "window":
         raise InputError(f"window is {settings.window} but the state is carried: also pass state='window'")
     return settings

@@ -291,7 +291,7 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
         f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
         f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone\n"
         f"{counted(training.steps, 'training step')} of {training.optimizer}, objective {config.objective.name}; the "
-        f"learning rate warms up over the first {training.warmup_steps:,}\n"
+        f"learning rate warms up over the first {training.warmup:,}\n"
         f"{describe_slices(config, seen, bool(agent.backbone.initial_state(1)))}"
         f"{best if seen is not store else ''}"
     )

@@ -20,8 +20,7 @@ def optimizers(model: nn.Module, settings: TrainingConfig, bf16: bool) -> list[t
         settings: The optimiser, its rates and weight decay.
         bf16: Whether Muon's products are in bf16.
     """
-    assert settings.learning_rate is not None  # TrainingConfig fills it in
-    groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
+    groups = optimizer_groups(model, settings.peak_learning_rate, settings.weight_decay, settings.recurrent_rate)
     chosen: list[torch.optim.Optimizer] = []
     if settings.optimizer == "muon":
         mixers = (module for module in model.modules() if isinstance(module, SequenceMixer))
@@ -29,7 +28,7 @@ def optimizers(model: nn.Module, settings: TrainingConfig, bf16: bool) -> list[t
         hidden = [p for p in groups[0]["params"] if p in inner]
         if hidden:
             dtype = torch.bfloat16 if bf16 else torch.float32
-            chosen.append(Muon([{**groups[0], "params": hidden}], settings.learning_rate, dtype=dtype))
+            chosen.append(Muon([{**groups[0], "params": hidden}], settings.peak_learning_rate, dtype=dtype))
             groups[0]["params"] = [p for p in groups[0]["params"] if p not in inner]
     return [torch.optim.AdamW([group for group in groups if group["params"]], fused=True), *chosen]
 
@@ -69,7 +68,7 @@ def optimizer_groups(
 
 def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
     """The schedule as a factor of the rate: linear over the warm-up, then cosine decay to zero or constant."""
-    warmup, steps = settings.warmup_steps, settings.steps
+    warmup, steps = settings.warmup, settings.steps
     assert warmup is not None  # TrainingConfig fills it in
 
     def factor(step: int) -> float:

@@ -1,6 +1,7 @@
 """A run before its first step: the agent, its trainer and its batches, from a configuration and data."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -56,11 +57,12 @@ def prepare(
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
             statistics[goals.asked] = statistics[goals.reached]
-        return_scale = steps_ahead(store, config.training.goal_discount or 1)
+        return_scale = steps_ahead(store, config.goal_discount)
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
-    quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
+    condition = config.condition_options
+    quantile = condition.rtg_cap or 0.0 if isinstance(condition, ReturnToGoConfig) else 0.0
     cap = training_cap = None
     if quantile > 0:
         cap, training_cap = map(torch.from_numpy, store.return_to_go_caps(quantile))
@@ -75,12 +77,12 @@ def prepare(
         training_rtg_cap=training_cap,
     )
     torch.manual_seed(config.seed)
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+    agent = DecisionAgent(config.agent_options, config.backbone, spec, condition, config.objective)
     if initial is not None:
         _load_initial(agent, initial, config)
     if ranks.rank:  # equal weights, but not equal dropout
         torch.manual_seed(torch.initial_seed() + ranks.rank * OTHER_SEEDS)
-    trainer = Trainer(agent, config.training, ranks)
+    trainer = Trainer(agent, replace(config.training, tbptt_segments=config.tbptt_segments), ranks)
     return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device, ranks)
 
 

@@ -15,8 +15,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from decision_rnn.config import RunConfig, TrainingConfig, to_dict
-from decision_rnn.config_parser import flatten, from_dict
+from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.training.run_files import config_file
 from decision_rnn.utils.errors import InputError, SystemFault, cannot_write
@@ -52,7 +51,7 @@ def check_new_run(config: RunConfig, run: Path) -> None:
     if not (run / "config.yaml").exists():
         return
     begun = read_config(run)
-    before, now = (flatten(to_dict(replace(of, dataset=open_dataset(of.dataset).name)), "") for of in (begun, config))
+    before, now = (flatten(to_dict(replace(of, dataset=open_dataset(of.dataset).name))) for of in (begun, config))
     for key, value in now.items():
         if value != before.get(key) and key not in MAY_CHANGE and not key.startswith("evaluation."):
             raise InputError(
@@ -82,9 +81,8 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     begun = read_config(run)
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
         config = replace(config, dataset=begun.dataset)
-    default = TrainingConfig(steps=config.training.steps).warmup_steps  # it depends on the steps
-    may_change = MAY_CHANGE + ("training.warmup_steps",) * (config.training.warmup_steps == default)
-    before, now = flatten(to_dict(begun), str(run)), flatten(to_dict(config), str(run))
+    may_change = MAY_CHANGE + ("training.warmup_steps",) * (config.training.warmup_steps is None)
+    before, now = flatten(to_dict(begun)), flatten(to_dict(config))
     for key, value in now.items():
         if key in may_change or key.startswith("evaluation.") or value == before.get(key):
             continue
@@ -98,7 +96,7 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
                 "steps"
             )
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
-    return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
+    return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup))
 
 
 class MetricsLog:

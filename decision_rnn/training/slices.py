@@ -42,11 +42,11 @@ def slices_of(
         settings.batch_size,
         seed,
         device,
-        tbptt_segments=settings.tbptt_segments or 1,
+        tbptt_segments=config.tbptt_segments,
         return_weighting=settings.return_weighting,
         segment_start=settings.segment_start,
         goals=goals,
-        goal_discount=settings.goal_discount or 1,
+        goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
         own_rows=ranks.rows(settings.batch_size),
     )
@@ -74,7 +74,7 @@ def describe_slices(config: RunConfig, store: EpisodeStore, remembers: bool) -> 
     begins = "with an episode" if _from_beginnings(config) else "anywhere"
     text = f"segments of {training.context} steps, each beginning {begins}"
     if _carried(config):
-        return f"{text} and going on with its state in later batches, {training.tbptt_segments} segments on average"
+        return f"{text} and going on with its state in later batches, {config.tbptt_segments} slices on average"
     if not remembers or middle <= training.context:
         return text
     return (
@@ -105,7 +105,7 @@ def odd_slices(config: RunConfig, store: EpisodeStore) -> Iterator[str]:
 
 
 def _carried(config: RunConfig) -> bool:
-    return (config.training.tbptt_segments or 1) > 1
+    return config.tbptt_segments > 1
 
 
 def _from_beginnings(config: RunConfig) -> bool:

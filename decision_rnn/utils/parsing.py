@@ -1,46 +1,55 @@
-"""Keys and values as users write them: their types, their descriptions, and errors of one sentence about them."""
+"""Values as users write them, validated by pydantic: types with bounds, YAML, and errors that name the key."""
 
 import functools
 import inspect
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-import docstring_parser
-import msgspec
 import yaml
-from msgspec import Meta
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from decision_rnn.utils.errors import InputError, did_you_mean
 
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""The pydantic settings of all options."""
 COMMAND_LINE = "command line"
-MAX_INTEGER = 2**63 - 1  # torch's
 REQUIRED: Any = inspect.Parameter.empty
 BEST = math.inf
-"""A target return above all others, spelt `best`: what an agent can reach limits it."""
-TargetReturn = Annotated[float, Meta(description="best, or a number")]
-PositiveInt = Annotated[int, Meta(ge=1)]
-NonNegativeInt = Annotated[int, Meta(ge=0)]
-NonNegativeFloat = Annotated[float, Meta(ge=0)]
-KINDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    Path: "a path",
-    NoneType: "null",
-    Sequence[int]: "a list of whole numbers, such as [3, 5]",
-    TargetReturn: "best or a number",
-    tuple[TargetReturn, ...]: "best, a number or a list of numbers, such as 3600,1800",
-    tuple[str, ...]: "a list of names, such as [a, b]",
-}
-BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
-"""Bounds that a type may be annotated with, in words."""
+"""A target return above all others, written `best`: the condition's limit decides what the agent sees."""
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+
+
+def split_names(text: str | None) -> list[str]:
+    """The names in `a,b`."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _split_targets(value: Any) -> Any:
+    if isinstance(value, str):
+        return [parse_yaml(part) for part in value.strip("[] ").split(",") if part.strip()]
+    return [value] if isinstance(value, int | float) else value
+
+
+TargetReturn = Annotated[
+    float,
+    Field(allow_inf_nan=True),
+    Field(gt=-math.inf),
+    BeforeValidator(lambda value: BEST if value == "best" else value),
+]
+"""A target return: a number, or `best`."""
+TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeValidator(_split_targets)]
+"""Target returns: a list, or one of them, or text such as `3600,best`."""
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: split_names(value) if isinstance(value, str) else value)
+]
+"""Names: a list, or text such as `a,b`."""
 
 
 @dataclass(frozen=True)
@@ -57,68 +66,48 @@ class Option:
 def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
     """What a dataclass or a function takes, by name, described by its docstring and those of its base classes."""
     described: dict[str, str] = {}
-    for part in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
-        parsed = docstring_parser.parse(part.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
-        described |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in parsed.params}
+    for owner in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
+        described |= describe_options(owner.__doc__ or "")
     hints = get_type_hints(declaration, include_extras=True)
     parameters = inspect.signature(declaration).parameters.values()
     return {p.name: Option(p.name, hints[p.name], p.default, described.get(p.name, "")) for p in parameters}
 
 
-def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
-    """A value from a file, a command line or a Python call as one of that type.
+def describe_options(docstring: str) -> dict[str, str]:
+    """The descriptions under `Attributes:` or `Args:` of a docstring in Google's style, by name."""
+    section = re.search(r"^(?:Attributes|Args):\n((?: +.*\n|\n)*)", inspect.cleandoc(docstring) + "\n", re.MULTILINE)
+    entries = re.split(r"^    (\w+): ", section[1] if section else "", flags=re.MULTILINE)[1:]
+    return {name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)}
 
-    Text may spell a number (3000, 1e3, 2k, 0.6M) or a list (3000,2000 or [3000, 2000]), and a number is also a list of
-    one. A target return may be `best`.
+
+def convert(value: Any, hint: Any, key: str) -> Any:
+    """A value as one of a type; text may be YAML, such as 1e3, null or [3, 5].
 
     Raises:
-        InputError: If it is none, or a number that torch cannot hold or, unless it may be `infinite`, that is not
-            finite; the message names the key.
+        InputError: If it is none; the message names the key.
     """
-    numpy = sys.modules.get("numpy")  # unless it is imported, the value is not of its types
-    if numpy is not None and isinstance(value, numpy.generic):
-        value = value.item()
-    given = "null" if value is None else repr(value)
-    if isinstance(value, str) and NoneType in get_args(hint) and value == "null":
-        value = None
-    elif isinstance(value, str) and hint == tuple[str, ...]:
-        value = split_names(value)
-    elif isinstance(value, str | int | float | list | tuple) and _takes(hint, tuple[TargetReturn, ...]):
-        parts = re.sub(r"^\s*\[|\]\s*$", "", value).split(",") if isinstance(value, str) else value
-        listed = parts if isinstance(parts, list | tuple) else [parts]
-        value = [_parse_target(part) for part in listed if part != ""]
-    elif isinstance(value, str) and _takes(hint, TargetReturn):
-        value = _parse_target(value)
-    elif isinstance(value, str) and not _takes_text(hint):
-        value = _load(value)
+    if isinstance(value, str) and hint == tuple[str, ...]:
+        return tuple(split_names(value))
     try:
-        value = msgspec.convert(value, hint, dec_hook=lambda kind, value: kind(value))
-    except msgspec.ValidationError:
-        raise InputError(f"{key} is {given:.100}: it must be {describe(hint)}") from None
-    infinite |= _takes(hint, TargetReturn)
-    for number in value if isinstance(value, tuple) else [value]:
-        finite = not isinstance(number, float) or math.isfinite(number) or (infinite and number == math.inf)
-        if not finite or (isinstance(number, int) and abs(number) > MAX_INTEGER):
-            raise InputError(f"{key} is {given:.100}: it must be a finite number of at most {MAX_INTEGER}")
-    return value
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        if isinstance(value, str) and not isinstance(parsed := parse_yaml(value), str):
+            return convert(parsed, hint, key)
+        raise InputError(describe_error(error, key)) from None
 
 
-def describe(hint: Any) -> str:
-    """A type in words, for messages."""
-    if hint in KINDS:
-        return KINDS[hint]
-    if get_origin(hint) is Annotated:
-        kind, meta = get_args(hint)
-        bounds = [f"{words} {bound:g}" for name, words in BOUNDS.items() if (bound := getattr(meta, name)) is not None]
-        return f"{describe(kind)} {' and '.join(bounds)}".rstrip()
-    if get_origin(hint) is Literal:
-        return " or ".join(str(value) for value in get_args(hint))
-    parts = [describe(part) for part in get_args(hint)]
-    return (", or " if any("," in part for part in parts) else " or ").join(parts) or str(hint)
+def describe_error(error: ValidationError, *section: str) -> str:
+    """The first error, in one line with the key in front."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in (*section, *first["loc"]) if part != "")
+    if first["type"] == "value_error":  # raised by a check of ours, which names its keys
+        return str(first["ctx"]["error"])
+    value = "" if first["type"] == "missing" else f", got {first['input']!r:.100}"
+    return f"{key}: {first['msg']}{value}"
 
 
 def suggest(key: str, known: Sequence[str]) -> str:
-    """`did you mean KEY? `, for a misspelt key or one that belongs elsewhere; empty if no known key is similar."""
+    """`Did you mean KEY? `, for a misspelt key or one of another section; empty if no known key is similar."""
     last = key.rpartition(".")[2]
     elsewhere = [other for other in known if other.rpartition(".")[2] == last]
     return did_you_mean(key, elsewhere, 0) or did_you_mean(key, known, 0.75)
@@ -127,39 +116,6 @@ def suggest(key: str, known: Sequence[str]) -> str:
 def format_target(target_return: float) -> str:
     """A target return as users write it."""
     return "best" if target_return == BEST else f"{target_return:.6g}"
-
-
-def split_names(text: str | None) -> list[str]:
-    """The names in `a,b`."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A configuration file as a dictionary."""
-    try:
-        data = yaml.load(path.read_text(), _Loader)
-    except OSError as error:
-        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # not text, not YAML, or a date such as 2000-13-13
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise InputError(f"{path} holds a {type(data).__name__}: it must hold keys and values")
-    return data
-
-
-NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,15})?(?:e\d{1,2})?)([km])", re.IGNORECASE | re.ASCII)
-"""A number of thousands or millions."""
-
-
-def parse_count(written: int | str, key: str) -> int:
-    """600000, `600k` or `0.6M` as a number; InputError if it is not a number of parameters."""
-    number = _load(written) if isinstance(written, str) else written
-    count = round(number) if isinstance(number, int | float) and 1 <= number <= MAX_INTEGER else 0
-    if count < 1:
-        raise InputError(f"{key} is {str(written)!r:.100}: it must be a number of parameters: 600000, 600k or 0.6M")
-    return count
 
 
 class _Loader(yaml.SafeLoader):
@@ -171,26 +127,22 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _load(text: str) -> Any:
-    """What YAML text spells, or a number of thousands or millions; the text itself if it is neither."""
-    if parts := NUMBER.fullmatch(text.strip()):
-        number = float(parts[1]) * {"k": 1e3, "m": 1e6}[parts[2].lower()]
-        return int(number) if number.is_integer() else number
+def parse_yaml(text: str) -> Any:
+    """The value that text has in YAML; the text itself if it is not YAML."""
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return text
 
 
-def _parse_target(written: Any) -> Any:
-    return BEST if written == "best" else _load(written) if isinstance(written, str) else written
-
-
-def _takes(hint: Any, kind: Any) -> bool:
-    """Whether values of a type are of another, or contain such values."""
-    return hint == kind or any(_takes(part, kind) for part in get_args(hint))
-
-
-def _takes_text(hint: Any) -> bool:
-    parts: Sequence[Any] = get_args(hint)
-    return hint in (str, Path) or any(isinstance(part, str) or _takes_text(part) for part in parts)
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A configuration file as a dictionary."""
+    try:
+        data = yaml.load(path.read_text(), _Loader)
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict | None):
+        raise InputError(f"{path} must hold keys and values, not a {type(data).__name__}")
+    return data or {}

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
+from pydantic import TypeAdapter
 
 from decision_rnn.utils.errors import InputError
 
@@ -51,10 +51,7 @@ def read_record(data: Any, kind: type[Record]) -> Record:
     Raises:
         ValueError: If a key is missing or a value has another type.
     """
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
+    return TypeAdapter(kind).validate_python(data)
 
 
 def damaged(source: str, error: Exception, remedy: str) -> InputError:

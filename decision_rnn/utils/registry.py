@@ -1,116 +1,54 @@
-"""Names whose modules are imported on first use: registries of classes, and the public names of packages."""
+"""Classes of one kind by name, each with the dataclass of its options."""
 
-import ast
-import importlib
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from dataclasses import fields
+from typing import Any, Generic, NamedTuple, TypeVar
 
-Made = TypeVar("Made")
-Config = TypeVar("Config")
+from decision_rnn.utils.errors import InputError, did_you_mean
+
 Class = TypeVar("Class", bound=Callable[..., Any])
+Config = TypeVar("Config")
 
 
-def public_names(package: str) -> tuple[Callable[[str], Any], list[str]]:
-    """The `__getattr__` of a package, which imports a public name on first use, and its `__all__`.
-
-    The names are those that the .pyi beside its __init__.py imports for type checkers.
-    """
-    stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi")
-    homes = {
-        alias.name: str(statement.module)
-        for statement in ast.parse(stub.read_text()).body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
-
-    def import_name(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(homes[name]), name)
-
-    return import_name, sorted(homes)
-
-
-@dataclass
-class Registration(Generic[Made, Config]):
-    """A configuration class, and the class that is created from it.
-
-    Attributes:
-        config: The configuration class.
-        home: The module that registers the class.
-        cls: The class, created as `cls(config, ...)`.
-    """
+class Entry(NamedTuple, Generic[Config]):
+    """A class, created as `cls(config, ...)`, and the class of `config`."""
 
     config: type[Config]
-    home: str
-
-    @cached_property
-    def cls(self) -> Callable[..., Made]:
-        importlib.import_module(self.home)  # its `register` sets the attribute
-        return vars(self)["cls"]
+    cls: Callable[..., Any]
 
 
-class Registry(Generic[Made, Config]):
-    """Classes of one kind by name. Looking a name up imports at most a module of the package, since the name may be
-    untrusted.
-
-    Args:
-        kind: What is registered, in the words of error messages: "backbone".
-    """
+class Registry(Generic[Config]):
+    """Classes of one kind, such as "backbone", by name."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.entries: dict[str, Registration[Made, Config]] = {}
-
-    def declare(self, home: str, *configs: type[Config]) -> None:
-        """Make configurations known, whose classes the module `home` registers once one of them is needed."""
-        self.entries |= {self._name_of(config): Registration(config, home) for config in configs}
+        self.entries: dict[str, Entry[Config]] = {}
 
     def register(self, config: type[Config]) -> Callable[[Class], Class]:
-        """Class decorator: register a class under the default of the field `name` of its configuration class.
+        """Class decorator: register a class under the default of the field `name` of its options `config`.
 
         Raises:
-            ValueError: If the configuration class gives `name` no default or one with a dot, or the name is taken.
+            ValueError: If that default is missing or taken.
         """
-        name = self._name_of(config)
+        name = next(field.default for field in fields(config) if field.name == "name")  # type: ignore[arg-type]
+        if not isinstance(name, str) or name in self.entries:
+            raise ValueError(f"{config.__name__}.name must have a default that no other {self.kind} has, not {name!r}")
 
         def decorate(cls: Class) -> Class:
-            entry = self.entries.setdefault(name, Registration(config, cls.__module__))
-            if (entry.config, entry.home) != (config, cls.__module__) or "cls" in vars(entry):
-                holder: Any = entry.cls
-                raise ValueError(
-                    f"the name {name!r} is taken by {holder.__module__}.{holder.__qualname__}: give "
-                    f"{config.__name__}.name another default"
-                )
-            entry.cls = cls
+            self.entries[name] = Entry(config, cls)
             return cls
 
         return decorate
 
-    def registered(self, name: str) -> Registration[Made, Config]:
-        """The class of that name and its configuration class.
-
-        Raises:
-            KeyError: If the name is not registered; the message lists the known names.
-        """
+    def registered(self, name: str) -> Entry[Config]:
+        """The class of that name and its options; InputError if there is none."""
         if name not in self.entries:
-            raise KeyError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}")
+            raise InputError(
+                f"unknown {self.kind} {name!r:.100}. {did_you_mean(name, self.entries)}Known are "
+                f"{', '.join(self.names())}, and what the modules in `plugins` register."
+            )
         return self.entries[name]
 
     def names(self) -> list[str]:
         """All registered names, sorted."""
         return sorted(self.entries)
-
-    def _name_of(self, config: type[Config]) -> str:
-        name = next(field.default for field in fields(config) if field.name == "name")  # type: ignore[arg-type]
-        if not isinstance(name, str):
-            raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the {self.kind}")
-        if "." in name:
-            raise ValueError(
-                f"the name {name!r} contains a dot, which separates a module from a class: choose one without"
-            )
-        return name

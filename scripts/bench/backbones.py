@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.measure import Row, compare, measure, peak_memory, seconds_of
-from decision_rnn.backbones import registered_names
-from decision_rnn.config_parser import chosen
+from decision_rnn.backbones import registered, registered_names
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
@@ -104,7 +103,7 @@ def make_layer(name: str) -> Any:
     """A layer by name: a registered mixer with its defaults, or torch's GRU or LSTM; InputError for another name."""
     if name in TORCH:
         return TorchLayer(TORCH[name])
-    registration = chosen("backbone", name)
+    registration = registered(name)
     return registration.cls(registration.config(name=name, width=WIDTH))
 
 

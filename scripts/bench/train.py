@@ -6,9 +6,8 @@ from typing import Any, Literal
 from bench.decision_transformer import DecisionTransformer
 from bench.measure import Row, compare, measure
 from bench.products import products_of
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import registered, registered_names
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.config_parser import chosen
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
@@ -70,7 +69,7 @@ def bench_train(
 
         compiler.cache_size_limit *= len(names) * len(PRECISIONS)
     for name in names:
-        backbone = chosen("backbone", name).config(name=name, width=WIDTH, layers=LAYERS)
+        backbone = registered(name).config(name=name, width=WIDTH, layers=LAYERS)
         for precision in PRECISIONS:
             training = TrainingConfig(batch_size=BATCH, context=CONTEXT, precision=precision, device=device)
             config = RunConfig(dataset=DATASET, backbone=backbone, training=training)

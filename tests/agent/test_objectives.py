@@ -19,8 +19,7 @@ from decision_rnn.agent import OBJECTIVES, AgentSpec, agent_spec, objectives
 from decision_rnn.agent.objectives import Metrics
 from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.config import to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training.checkpoint import last_checkpoint

@@ -16,8 +16,7 @@ from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import BackboneConfig, Resets, register
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.config import to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.summary import DataSummary

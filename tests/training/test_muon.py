@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import registered_names
-from decision_rnn.config_parser import new_config
+from decision_rnn.config import from_dict
 from decision_rnn.training.muon import Muon, orthogonalize
 from decision_rnn.training.optimizer import optimizers
 from decision_rnn.training.trainer import Trainer
@@ -81,7 +81,7 @@ def test_skipped_step_of_muon_changes_neither_weights_nor_momentum() -> None:
 
 def agent_of(backbone: str) -> tuple[DecisionAgent, Trainer[DecisionAgent]]:
     keys = {"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8, "training.optimizer": "muon"}
-    config = new_config(keys, "the test")
+    config = from_dict(keys, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
     condition = replace(config.condition, rtg_cap=None)
     agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective)
@@ -108,7 +108,7 @@ def test_muon_trains_the_matrices_of_the_backbone_and_adamw_all_other_parameters
 
 def test_adamw_alone_trains_everything() -> None:
     agent, _ = agent_of("mingru")
-    settings = new_config({"dataset": "hopper-medium"}, "the test").training
+    settings = from_dict({"dataset": "hopper-medium"}, "the test").training
     (adamw,) = optimizers(agent, settings, bf16=False)
     assert isinstance(adamw, torch.optim.AdamW)
     assert sum(len(group["params"]) for group in adamw.param_groups) == len(list(agent.parameters()))
