@@ -24,7 +24,7 @@ from decision_rnn.agent.config import (
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, outlasts
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import (
-    BEST,
+    AUTO,
     STRICT,
     Names,
     NonNegativeFloat,
@@ -150,10 +150,10 @@ class EvaluationConfig:
 
     Attributes:
         episodes: Episodes per target return; 0 for no evaluation after training.
-        target_returns: Target returns, or `best` for as much as the condition's limit lets the agent see at every step.
-            Default: `best` and the dataset's own targets inside the data, or, without a limit, the dataset's own
+        target_returns: Target returns, or `auto` for as much as the condition's limit lets the agent see at every step.
+            Default: `auto` and the dataset's own targets inside the data, or, without a limit, the dataset's own
             targets and the best return in the data.
-        state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
+        inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
         actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
@@ -170,7 +170,7 @@ class EvaluationConfig:
 
     episodes: NonNegativeInt = 100
     target_returns: TargetReturns | None = None
-    state: Literal["recurrent", "window"] = "recurrent"
+    inference: Literal["recurrent", "window"] = "recurrent"
     window: PositiveInt = 20
     actions: Literal["greedy", "sampled"] = "greedy"
     seed: NonNegativeInt = 1_000_000
@@ -316,7 +316,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: plain(entry) for key, entry in value.items()}
-        return [plain(entry) for entry in value] if isinstance(value, tuple) else "best" if value == BEST else value
+        return [plain(entry) for entry in value] if isinstance(value, tuple) else "auto" if value == AUTO else value
 
     return plain(asdict(config))
 

@@ -279,13 +279,13 @@ class DecisionAgent(nn.Module):
         action = self.action_scale(action)
         return action, ActingState(condition, action, state.timestep + 1, memory, plan), asked
 
-    def check_acting(self, actions: Literal["greedy", "sampled"], state: Literal["recurrent", "window"]) -> None:
+    def check_acting(self, actions: Literal["greedy", "sampled"], inference: Literal["recurrent", "window"]) -> None:
         """Raise InputError if actions are to be sampled and the objective gives them no probabilities, or if a window
         is to be re-run and the objective has a state of its own, which would be carried on."""
-        if state == "window" and self.objective.initial_state(1):
+        if inference == "window" and self.objective.initial_state(1):
             raise InputError(
-                f"evaluation.state is window, but the objective {type(self.objective).__name__} carries a state of its "
-                "own from step to step: leave it out"
+                f"evaluation.inference is window, but the objective {type(self.objective).__name__} carries a state of "
+                "its own from step to step: leave it out"
             )
         if actions == "sampled" and not self.objective.samples:
             raise InputError(

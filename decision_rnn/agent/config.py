@@ -71,7 +71,7 @@ class ReturnToGoConfig(ConditionConfig):
     Attributes:
         reach: Largest return-to-go that the agent sees when it acts, as a quantile of what it could still earn in the
             data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
-            `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
+            `agent.condition_at head`. It is also what the target `auto` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
         rtg_cap: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
             timesteps, of the q quantile over the episodes that last that long, weighted by their returns: at 0.8, a
@@ -115,7 +115,7 @@ class ReturnToGoConfig(ConditionConfig):
 
     @property
     def limited(self) -> bool:
-        """Whether what the acting agent sees is limited, so that it may be asked for `best`."""
+        """Whether what the acting agent sees is limited, so that it may be asked for `auto`."""
         return bool(self.reach or self.rtg_cap)
 
 

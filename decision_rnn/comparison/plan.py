@@ -215,7 +215,7 @@ class Plan:
                     agent = DecisionAgent(
                         config.agent_options, config.backbone, spec, config.condition_options, config.objective
                     )
-                    agent.check_acting(config.evaluation.actions, config.evaluation.state)
+                    agent.check_acting(config.evaluation.actions, config.evaluation.inference)
                 except InputError as error:
                     raise InputError(
                         f"{variant.label} cannot be trained on {name}: {error}, or leave {variant.label} out"
@@ -269,7 +269,7 @@ def _plays(first: RunConfig, datasets: Collection[Dataset]) -> bool:
 def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
 
-    `BEST`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best.
+    `AUTO`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best.
     """
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)

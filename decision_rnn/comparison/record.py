@@ -90,7 +90,7 @@ class ComparedVariant:
     def window(self) -> int | None:
         """Number of steps that it re-runs for every action; None if its state is recurrent."""
         evaluation = self.config["evaluation"]
-        return int(evaluation["window"]) if evaluation["state"] == "window" else None
+        return int(evaluation["window"]) if evaluation["inference"] == "window" else None
 
     @property
     def actions(self) -> str:

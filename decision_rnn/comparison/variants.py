@@ -6,7 +6,7 @@ They are made from the keys of a run, shared by all variants, and those that eac
     variants:
       mingru: {backbone: mingru}
       long: {backbone: {name: mingru, layers: 6}, training: {context: 60}}
-      windowed: {backbone: transformer, evaluation: {state: window, window: 20}}
+      windowed: {backbone: transformer, evaluation: {inference: window, window: 20}}
 
 Of `evaluation` a variant may set how it acts, with a recurrent state or a window, greedily or by samples, which is part
 of the method; episodes and target returns are the same for all variants, because their scores would not be comparable
@@ -29,7 +29,9 @@ memory."""
 OLD_CONTROLS = {"cloning": "bc", "filtered-cloning": "bc-10%"}
 TOP_FRACTION = 0.1
 SHARED = {"dataset", "path", "partial", "validation", "plugins", "seed"} | {
-    f"evaluation.{field.name}" for field in fields(EvaluationConfig) if field.name not in ("state", "window", "actions")
+    f"evaluation.{field.name}"
+    for field in fields(EvaluationConfig)
+    if field.name not in ("inference", "window", "actions")
 }
 """Keys of a run that a variant cannot set for itself."""
 

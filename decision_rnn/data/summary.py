@@ -9,7 +9,7 @@ from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import BEST
+from decision_rnn.utils.parsing import AUTO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,8 @@ class DataSummary(DatasetSpec):
         return float(self.normalised(self.return_mean))
 
     def contains(self, target_return: float | None) -> bool | None:
-        """Whether a return is inside the data's range; None without a return, and for `best`."""
-        return None if target_return in (None, BEST) else self.return_min <= target_return <= self.return_max
+        """Whether a return is inside the data's range; None without a return, and for `auto`."""
+        return None if target_return in (None, AUTO) else self.return_min <= target_return <= self.return_max
 
     def check_contents(self, store: EpisodeStore, subject: object, remedy: str) -> None:
         """InputError if the store has other contents than those trained on.

@@ -79,7 +79,7 @@ class ActingLoop(ABC):
 
         Args:
             target_return: The target return from now on, a number or one for each of these environments, in the order
-                of `index`, or `best`, which as a number is infinity; unchanged if left out.
+                of `index`, or `auto`, which as a number is infinity; unchanged if left out.
             index: The environments: distinct indices from 0, or a mask (num_envs,) bool; all if left out.
 
         Raises:
@@ -88,11 +88,11 @@ class ActingLoop(ABC):
         targets = None
         if target_return is not None:
             with contextlib.suppress(TypeError, ValueError):
-                best = isinstance(target_return, str) and target_return == "best"
-                targets = np.asarray(math.inf if best else target_return, np.float32)
+                auto = isinstance(target_return, str) and target_return == "auto"
+                targets = np.asarray(math.inf if auto else target_return, np.float32)
             if targets is None or targets.ndim > 1 or not (np.isfinite(targets) | (targets == math.inf)).all():
                 raise InputError(
-                    f"target_return is {target_return!r:.100}: it must be best or a finite number, or one number for "
+                    f"target_return is {target_return!r:.100}: it must be auto or a finite number, or one number for "
                     "each environment"
                 )
         if index is not None:

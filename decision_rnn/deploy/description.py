@@ -47,7 +47,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
             "input": "target_return",
             "conditioned": config.takes_target,
             "default": spelt(float(target_return or 0.0), target=True),
-            "best": bool(getattr(config.condition_options, "limited", False)),
+            "auto": bool(getattr(config.condition_options, "limited", False)),
             "meaning": "in the environment's units, the same at every step of an episode; without effect on a policy "
             "that is not conditioned",
         },

@@ -34,7 +34,7 @@ from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import BEST
+from decision_rnn.utils.parsing import AUTO
 
 Weights = Literal["float32", "int8"]
 """How the weights of matrix products are stored."""
@@ -90,10 +90,10 @@ def export_onnx(
         raise InputError(f"an export needs the package {error.name}: pip install 'decision-rnn[onnx]'") from None
     if target_return is not None:
         check_conditioned(trained.config)
-        if target_return == BEST:
+        if target_return == AUTO:
             check_limited(trained.config.condition_options)
         elif not math.isfinite(target_return):
-            raise InputError(f"the target return is {target_return}: it must be best or finite")
+            raise InputError(f"the target return is {target_return}: it must be auto or finite")
     agent, shown = copy.deepcopy(trained.agent).cpu().eval(), shown or path
     description = {**describe(trained, target_return, results), "weights": weights}
     data = _exported(agent, description)
@@ -132,7 +132,7 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
     scale = float(agent.condition.scale) if isinstance(agent.condition, ReturnToGo) else 1.0
     target = scale * (1 + torch.arange(batch)) / batch * 4
     if isinstance(agent.condition, ReturnToGo) and agent.condition.limits:
-        target[-1] = BEST
+        target[-1] = AUTO
     state, memory = agent.initial_state(target), policy.initial_state(batch)
     worst, others = 0.0, 0
     mean, std = torch.zeros(policy.observation_layout.size), torch.ones(policy.observation_layout.size)

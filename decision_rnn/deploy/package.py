@@ -34,7 +34,7 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder, new_directory
 from decision_rnn.utils.machine import describe_versions
 from decision_rnn.utils.messages import typed
-from decision_rnn.utils.parsing import BEST, format_target
+from decision_rnn.utils.parsing import AUTO, format_target
 from decision_rnn.utils.records import spelt
 
 BROWSER = "browser"
@@ -133,7 +133,7 @@ def write_package(
             write(folder / file)
         except InputError as error:
             left_out.append(f"{file} is left out: {error}")
-    order = sorted(results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"))
+    order = sorted(results, key=lambda result: (result.protocol.episodes, result.protocol.inference == "recurrent"))
     (folder / CARD).write_text(write_card(folder, trained, order[-1] if order else None, name, on_hub, half=shipped))
     return left_out
 
@@ -172,7 +172,7 @@ def write_card(
         result=result,
         window=window_of(config.evaluation),
         browser=BROWSER if (folder / BROWSER).exists() else None,
-        target='"best"' if target == BEST else None if target is None else f"{target:g}",
+        target='"auto"' if target == AUTO else None if target is None else f"{target:g}",
         cloning=not config.takes_target,
         reads=_reads(config),
         parameters=count_parameters(trained.agent),
@@ -191,7 +191,7 @@ def _describe_target(target: TargetResult, return_max: float) -> str:
     if target.target_return is None:
         return "cloning"
     name = format_target(target.target_return)
-    if target.target_return == BEST:
+    if target.target_return == AUTO:
         return name
     return f"{name} ({describe_range(target.in_range, target.target_return == return_max)})"
 

@@ -90,8 +90,8 @@ class Policy(ActingLoop):
             self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
             self._set_layout()
             target = self.metadata["target_return"]
-            self.default_target = math.inf if target["default"] == "best" else float(target["default"])
-            self._best = bool(target.get("best"))
+            self.default_target = math.inf if target["default"] == "auto" else float(target["default"])
+            self._auto = bool(target.get("auto"))
         except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
@@ -130,8 +130,8 @@ class Policy(ActingLoop):
             self._forget()
             target_return = self.default_target if target_return is None else target_return
         super().reset(target_return, index)
-        if not self._best and (np.isposinf(self._target).any() or self._default_target == math.inf):
-            raise InputError("the target return is best, but nothing limits what this policy sees: name a number")
+        if not self._auto and (np.isposinf(self._target).any() or self._default_target == math.inf):
+            raise InputError("the target return is auto, but nothing limits what this policy sees: name a number")
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step, in the file's order; each (environments, ...)."""

@@ -56,7 +56,7 @@ def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
 
 def window_of(settings: EvaluationConfig) -> int | None:
     """The number of steps that an agent re-runs for every action; None where its state is carried."""
-    return settings.window if settings.state == "window" else None
+    return settings.window if settings.inference == "window" else None
 
 
 def describe_acting(window: int | None, actions: str = "greedy") -> str:
@@ -112,7 +112,7 @@ class WindowActor:
 def actor_of(agent: DecisionAgent, settings: EvaluationConfig) -> DecisionAgent | WindowActor:
     """A copy of the agent, ready to act as the settings say: with a carried state or a window of steps, greedily or by
     samples. InputError if its objective cannot act so."""
-    agent.check_acting(settings.actions, settings.state)
+    agent.check_acting(settings.actions, settings.inference)
     ready, window = prepare_to_act(agent), window_of(settings)
     ready.sampling = settings.actions == "sampled"
     return ready if window is None else WindowActor(ready, window)

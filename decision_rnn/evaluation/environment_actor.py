@@ -38,8 +38,8 @@ class EnvironmentActor(ActingLoop):
             first of the run's evaluation. An agent trained by cloning takes none.
         env: The environment to act in, for its number of environments and how they are reset.
         num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
-        state: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
-        window: Steps in that window, if `state` is `window`; the run's setting if left out.
+        inference: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
+        window: Steps in that window, if `inference` is `window`; the run's setting if left out.
 
     Raises:
         InputError: If the environment's sizes are not the agent's, or a value is invalid.
@@ -74,12 +74,12 @@ class EnvironmentActor(ActingLoop):
         *,
         env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
         num_envs: int | None = None,
-        state: Literal["recurrent", "window"] | None = None,
+        inference: Literal["recurrent", "window"] | None = None,
         window: int | None = None,
     ) -> None:
         if not isinstance(trained, TrainedAgent):
             raise InputError(f"{type(trained).__name__} is not an agent: give what load_agent returned, or run.agent")
-        settings = evaluation_settings(trained.config.evaluation, state=state, window=window)
+        settings = evaluation_settings(trained.config.evaluation, inference=inference, window=window)
         self._config = trained.config
         agent, self._actor = trained.agent, actor_of(trained.agent, settings)
         self._layout = self._actor.initial_state(torch.zeros(1))
@@ -92,7 +92,7 @@ class EnvironmentActor(ActingLoop):
 
     def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
         """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning, and for
-        `best` if nothing limits what the agent sees."""
+        `auto` if nothing limits what the agent sees."""
         if target_return is not None:
             check_conditioned(self._config)
         super().reset(target_return, index)

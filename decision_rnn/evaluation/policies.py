@@ -69,7 +69,7 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         ) from None
     # A policy can only carry its state and act greedily, however its agent was evaluated; known metrics measure it.
     metrics = tuple(name for name in config.evaluation.metrics if name in METRICS)
-    settings = replace(config.evaluation, state="recurrent", actions="greedy", metrics=metrics)
+    settings = replace(config.evaluation, inference="recurrent", actions="greedy", metrics=metrics)
     config = replace(config, evaluation=settings)
     return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers)
 

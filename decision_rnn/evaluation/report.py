@@ -11,7 +11,7 @@ import numpy as np
 from decision_rnn.backbones.time_scales import outlasts
 from decision_rnn.environments.environments import registered
 from decision_rnn.utils.messages import counted
-from decision_rnn.utils.parsing import BEST, format_target
+from decision_rnn.utils.parsing import AUTO, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.config import EvaluationConfig, RunConfig
@@ -125,7 +125,7 @@ def describe_limit(target: TargetResult) -> str:
     if not target.limited or target.target_return is None:
         return ""
     name, at_first = format_target(target.target_return), f"{target.asked_mean:,.4g}"
-    if target.target_return == BEST:
+    if target.target_return == AUTO:
         return f"{name}: at every step the limit, at first {at_first} on average"
     return f"{name}: limited in {target.limited:.0%} of the steps, at first to {at_first} on average"
 
@@ -134,7 +134,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
     returns = protocol.target_returns if config.takes_return else ()
-    targets = [target for target in returns if target not in (None, BEST)]
+    targets = [target for target in returns if target not in (None, AUTO)]
     above, below = [target for target in targets if target > high], [target for target in targets if target < low]
     for beyond, side in ((above, f"best {high:g}"), (below, f"worst {low:g}")):
         if not beyond:
@@ -156,11 +156,11 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     outlasting = outlasts(config.backbone, config.training.context)
-    if outlasting and config.tbptt_segments == 1 and protocol.state == "recurrent":
+    if outlasting and config.tbptt_segments == 1 and protocol.inference == "recurrent":
         yield (
             f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
-            "initial state: carried over whole episodes it may score far below what --state window scores, and below "
-            "training with --training.tbptt_segments 50"
+            "initial state: carried over whole episodes it may score far below --inference window, and below training "
+            "with --training.tbptt_segments 50"
         )
 
 

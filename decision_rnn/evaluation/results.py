@@ -39,7 +39,7 @@ class Protocol:
     """How an agent was evaluated.
 
     Attributes:
-        state: `recurrent` to carry the state over the episode, or `window` to re-run the last steps for every action.
+        inference: `recurrent` to carry the state over the episode, or `window` to re-run the last steps.
         window: Number of steps in the window; None where the state is carried.
         actions: As in `EvaluationConfig`.
         episodes: Episodes per target return.
@@ -50,7 +50,7 @@ class Protocol:
         metrics: The names of the metrics.
     """
 
-    state: Literal["recurrent", "window"]
+    inference: Literal["recurrent", "window"]
     window: int | None
     episodes: int
     target_returns: tuple[float | None, ...]
@@ -64,7 +64,7 @@ class Protocol:
     def from_settings(cls, settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> "Protocol":
         """The protocol of an evaluation with these settings, for an agent trained on these data."""
         return cls(
-            state=settings.state,
+            inference=settings.inference,
             window=window_of(settings),
             actions=settings.actions,
             episodes=settings.episodes,
@@ -219,8 +219,6 @@ def read_result(path: Path) -> Result:
         if data["schema"] > SCHEMA:
             raise InputError(f"{path} is of a newer decision-rnn (schema {data['schema']}): use that version")
         config, protocol = from_dict(data["config"], str(path)), data["protocol"]
-        if protocol["state"] == "carry":  # its name in version 0.2
-            protocol = {**protocol, "state": "recurrent"}
         return read_record({**data, "config": config, "protocol": protocol}, Result)
     except InputError:
         raise

@@ -9,7 +9,7 @@ from decision_rnn.agent import ConditionConfig
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import BEST
+from decision_rnn.utils.parsing import AUTO
 
 MIN_SHARE, MIN_EPISODES, ENOUGH_SHARE = 0.01, 10, 0.1
 """The share of the episodes that has to reach a target return: below 1%, a batch of 128 segments holds about one
@@ -24,11 +24,11 @@ ROUNDING = 1e-6
 
 def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequence[RunConfig]) -> tuple[float, ...]:
     """The target returns that the user named, or else those of the dataset's spec, which are the paper's; if all these
-    agents see a limited return-to-go, `BEST` in place of those beyond the data, and alone where none is asked for
+    agents see a limited return-to-go, `AUTO` in place of those beyond the data, and alone where none is asked for
     returns of the data. One that rounding alone tells from the data's best is that.
 
     Raises:
-        InputError: If the user named `BEST`, and nothing limits what one of the agents sees.
+        InputError: If the user named `AUTO`, and nothing limits what one of the agents sees.
     """
     conditions = [config.condition_options for config in configs if config.takes_target]
     named, largest = settings.target_returns, data.return_max
@@ -36,29 +36,29 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
         named = tuple(data.target_returns)
         if conditions and all(getattr(of, "limited", False) for of in conditions):
             inside = [of for of in named if of < largest]
-            named = (BEST, *inside) if any(config.takes_return for config in configs) else (BEST,)
-    elif BEST in named:
+            named = (AUTO, *inside) if any(config.takes_return for config in configs) else (AUTO,)
+    elif AUTO in named:
         for condition in conditions:
             check_limited(condition)
     return tuple(largest if math.isclose(of, largest, rel_tol=ROUNDING) else float(of) for of in named)
 
 
 def check_limited(condition: ConditionConfig) -> None:
-    """Raise InputError if nothing limits the return-to-go that an agent sees, so that `best` has no meaning."""
+    """Raise InputError if nothing limits the return-to-go that an agent sees, so that `auto` has no meaning."""
     if not getattr(condition, "limited", False):
         raise InputError(
-            "the target return is best, but nothing limits what this agent sees: name a number, or train with "
+            "the target return is auto, but nothing limits what this agent sees: name a number, or train with "
             "condition.reach or condition.rtg_cap above 0"
         )
 
 
 def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
     """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
-    data's best; of an agent that sees a limited return-to-go, `BEST` and those of the paper's that are inside the data.
+    data's best; of an agent that sees a limited return-to-go, `AUTO` and those of the paper's that are inside the data.
 
     No single default suits every dataset: the paper's targets may exceed every return in the data, and then their
     scores measure extrapolation. The score at the data's best shows how much of the score is due to the target. An
-    agent that sees a limited return-to-go sees both as the limit, as it does `BEST`.
+    agent that sees a limited return-to-go sees both as the limit, as it does `AUTO`.
 
     Args:
         settings: Settings of the evaluation.
@@ -93,7 +93,7 @@ def describe_reach(asked: Sequence[float], returns: np.ndarray) -> str:
         asked: Target returns.
         returns: (episodes,) returns of the training episodes.
     """
-    return "; ".join(_reach(target, returns) for target in asked if target != BEST)
+    return "; ".join(_reach(target, returns) for target in asked if target != AUTO)
 
 
 def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
@@ -105,7 +105,7 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
     """
     count = len(returns)
     enough = max(MIN_SHARE * count, min(MIN_EPISODES, ENOUGH_SHARE * count))
-    few = [target for target in asked if target != BEST and int((returns >= target).sum()) < enough]
+    few = [target for target in asked if target != AUTO and int((returns >= target).sum()) < enough]
     if not few:
         return None
     scores = "a score at" if len(few) == 1 else "scores at"

@@ -39,7 +39,7 @@ from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.utils.errors import FULL, InputError, SystemFault, cannot_write
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar
-from decision_rnn.utils.parsing import BEST, format_target
+from decision_rnn.utils.parsing import AUTO, format_target
 from decision_rnn.utils.plugins import import_plugins
 
 FORMATS = {".mp4": (400, 30), ".webp": (240, 15)}
@@ -294,7 +294,7 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
     """Write the target return, the return so far and the return-to-go along the upper edge of a picture, in place."""
     words = [f"earned {moment.earned:.0f}", f"step {moment.steps}"]
     if target_return is not None:
-        left = [] if target_return == BEST else [f"to go {target_return - moment.earned:.0f}"]
+        left = [] if target_return == AUTO else [f"to go {target_return - moment.earned:.0f}"]
         words = [f"target {format_target(target_return)}", words[0], *left, words[1]]
     font = ImageFont.load_default(size=max(8, picture.width // 26))
     pen = ImageDraw.Draw(picture)

@@ -61,8 +61,8 @@ def evaluation_settings(configured: EvaluationConfig, **given: Any) -> Evaluatio
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
     values = {name: plain(value) for name, value in given.items() if value is not None}
     settings: EvaluationConfig = validated(EvaluationConfig, {**asdict(configured), **values})
-    if "window" in values and settings.state != "window":
-        raise InputError(f"window is {settings.window} but the state is carried: also pass state='window'")
+    if "window" in values and settings.inference != "window":
+        raise InputError(f"window is {settings.window} but the state is carried: also pass inference='window'")
     return settings
 
 

@@ -116,7 +116,7 @@ def train(
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
-            agent.check_acting(config.evaluation.actions, config.evaluation.state)
+            agent.check_acting(config.evaluation.actions, config.evaluation.inference)
             stream.load_state_dict(position)
         state = {} if saved is None else _restore(trainer, stream, saved, run, store)
         Setup(run, config, spaces, initial, None if saved is None else (saved.agent.state_dict(), state)).share(ranks)

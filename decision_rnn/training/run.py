@@ -245,7 +245,7 @@ def evaluate(
     target_returns: float | str | Sequence[float | str] | None = None,
     *,
     episodes: int | None = None,
-    state: Literal["recurrent", "window"] | None = None,
+    inference: Literal["recurrent", "window"] | None = None,
     window: int | None = None,
     actions: Literal["greedy", "sampled"] | None = None,
     seed: int | None = None,
@@ -265,13 +265,13 @@ def evaluate(
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
-        target_returns: Undiscounted sums of the environment's rewards, or `best` for the limit of what the agent sees;
-            if left out, `best` and the paper's for the task that are inside the data, or, of an agent without a limit,
+        target_returns: Undiscounted sums of the environment's rewards, or `auto` for the limit of what the agent sees;
+            if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
             the paper's and the best return in the data. An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
-        state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
+        inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
-        window: Steps in that window, if `state` is `window`.
+        window: Steps in that window, if `inference` is `window`.
         actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
             `flow_matching`, or `sampled` to draw it with its probability.
         seed: Episode i of every target starts with the environment's reset(seed + i).
@@ -309,7 +309,7 @@ def evaluate(
         subject, folder = load_subject(subject)
     if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, EvaluatedPolicy) and (state == "window" or actions == "sampled"):
+    if isinstance(subject, EvaluatedPolicy) and (inference == "window" or actions == "sampled"):
         raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
     if target_returns is not None:
         check_conditioned(subject.config)
@@ -317,7 +317,7 @@ def evaluate(
         subject.config.evaluation,
         target_returns=target_returns,
         episodes=episodes,
-        state=state,
+        inference=inference,
         window=window,
         actions=actions,
         seed=seed,

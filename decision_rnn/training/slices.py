@@ -96,11 +96,11 @@ def odd_slices(config: RunConfig, store: EpisodeStore) -> Iterator[str]:
             "leave training.segment_start out"
         )
     long = np.median(lengths) > training.context
-    if long and outlasts(config.backbone, training.context) and config.evaluation.state == "recurrent":
+    if long and outlasts(config.backbone, training.context) and config.evaluation.inference == "recurrent":
         yield (
             f"the state of {config.backbone.name} outlasts a segment of {training.context} steps, and every segment "
             "starts from the initial state: carried over an episode, the state leaves what it was trained on, so leave "
-            "training.tbptt_segments out, or set evaluation.state to window"
+            "training.tbptt_segments out, or set evaluation.inference to window"
         )
 
 

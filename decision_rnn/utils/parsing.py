@@ -18,8 +18,8 @@ STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """The pydantic settings of all options."""
 COMMAND_LINE = "command line"
 REQUIRED: Any = inspect.Parameter.empty
-BEST = math.inf
-"""A target return above all others, written `best`: the condition's limit decides what the agent sees."""
+AUTO = math.inf
+"""A target return above all others, written `auto`: the condition's limit decides what the agent sees."""
 
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -41,11 +41,11 @@ TargetReturn = Annotated[
     float,
     Field(allow_inf_nan=True),
     Field(gt=-math.inf),
-    BeforeValidator(lambda value: BEST if value == "best" else value),
+    BeforeValidator(lambda value: AUTO if value == "auto" else value),
 ]
-"""A target return: a number, or `best`."""
+"""A target return: a number, or `auto`."""
 TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeValidator(_split_targets)]
-"""Target returns: a list, or one of them, or text such as `3600,best`."""
+"""Target returns: a list, or one of them, or text such as `3600,auto`."""
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: split_names(value) if isinstance(value, str) else value)
 ]
@@ -115,7 +115,7 @@ def suggest(key: str, known: Sequence[str]) -> str:
 
 def format_target(target_return: float) -> str:
     """A target return as users write it."""
-    return "best" if target_return == BEST else f"{target_return:.6g}"
+    return "auto" if target_return == AUTO else f"{target_return:.6g}"
 
 
 class _Loader(yaml.SafeLoader):

@@ -16,21 +16,21 @@ TARGETS = {"target_return", "target_returns"}
 
 
 def spelt(value: Any, target: bool = False) -> Any:
-    """Values for JSON, which has no infinity: a target return without a number is `best`, as users write it."""
+    """Values for JSON, which has no infinity: a target return without a number is `auto`, as users write it."""
     if isinstance(value, dict):
         return {key: spelt(part, key in TARGETS) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [spelt(part, target) for part in value]
-    return "best" if target and value == math.inf else value
+    return "auto" if target and value == math.inf else value
 
 
 def _read(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a JSON file, in which a target return may be spelt `best`."""
+    """An object of a JSON file, in which a target return may be spelt `auto`."""
     found = dict(entries)
     for key in found.keys() & TARGETS:
         asked = found[key]
-        found[key] = [math.inf if of == "best" else of for of in asked] if isinstance(asked, list) else asked
-        found[key] = math.inf if asked == "best" else found[key]
+        found[key] = [math.inf if of == "auto" else of for of in asked] if isinstance(asked, list) else asked
+        found[key] = math.inf if asked == "auto" else found[key]
     return found
 
 

@@ -83,9 +83,9 @@ def test_chunk_of_one_action_is_the_supervised_objective(store: EpisodeStore) ->
 
 
 def test_chunk_is_not_played_by_a_window(small_store: EpisodeStore, tmp_path: Path) -> None:
-    words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "2", "--evaluation.state", "window"]
+    words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "2", "--evaluation.inference", "window"]
     config, _ = parse_run("test", [*words, "--objective", "action_chunk"])
-    with pytest.raises(InputError, match=r"evaluation.state is window, but the objective ActionChunk carries a state"):
+    with pytest.raises(InputError, match=r"evaluation.inference .* ActionChunk"):
         train(config, tmp_path / "run")
 
 

@@ -97,7 +97,7 @@ def test_train_and_evaluate_with_velocity_mask(small_store: EpisodeStore, tmp_pa
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5
     np.testing.assert_allclose(trained.agent.encoder.mean, small_store.observation_mean[:5], rtol=1e-6)
-    result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), state=state, window=3))
+    result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), inference=state, window=3))
     assert result.config.observation.mask == "velocity"
     assert "sees no velocity" in format_result(result)
 

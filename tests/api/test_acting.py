@@ -11,7 +11,7 @@ from swing import CAR, LIMIT
 from decision_rnn import EnvironmentActor, InputError, Run
 
 SEED = 7
-PROTOCOLS: list[dict[str, Any]] = [{"state": "recurrent"}, {"state": "window", "window": 5}]
+PROTOCOLS: list[dict[str, Any]] = [{"inference": "recurrent"}, {"inference": "window", "window": 5}]
 
 
 class Pole(gymnasium.Env):
@@ -72,7 +72,7 @@ def episodes_alone(run: Run, count: int, target: float, **options: Any) -> list[
     return played
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["inference"])
 def test_actor_in_a_loop_has_the_same_return_as_evaluate(run: Run, protocol: dict[str, Any]) -> None:
     """Both use a batch of one, so actions agree to the last digit."""
     (target,) = run.evaluate(60.0, episodes=1, seed=SEED, processes=1, progress=False, **protocol).targets
@@ -103,7 +103,7 @@ def test_actor_in_a_vector_environment_has_the_same_returns_as_evaluate(run: Run
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["inference"])
 def test_vector_actor_acts_as_single_actors_in_every_autoreset_mode(
     run: Run, poles: None, mode: AutoresetMode, protocol: dict[str, Any]
 ) -> None:
@@ -129,7 +129,7 @@ def test_vector_actor_acts_as_single_actors_in_every_autoreset_mode(
         np.testing.assert_allclose(np.stack(together[row]), np.stack(alone[row][:count]), rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["inference"])
 def test_actor_resets_and_steps_some_environments_with_their_own_target_returns(
     run: Run, protocol: dict[str, Any]
 ) -> None:
@@ -162,7 +162,7 @@ def test_actor_resets_and_steps_some_environments_with_their_own_target_returns(
 
 def test_actor_default_target_return_is_best(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
-    assert (run.actor()(observation) == run.actor("best")(observation)).all()
+    assert (run.actor()(observation) == run.actor("auto")(observation)).all()
     assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
 
 
@@ -184,8 +184,8 @@ def test_actor_default_target_return_is_best(run: Run) -> None:
         (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "different environments"),
         (lambda run: run.actor().act(np.zeros((2, 2)), index=[0, 1, 2]), "2 observations for 3"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
-        (lambda run: run.actor(state="windows"), "state is 'windows': it must be recurrent or window"),
-        (lambda run: run.actor(state="window", window=0), "window is 0: it must be a whole number of at least 1"),
+        (lambda run: run.actor(inference="windows"), "inference is 'windows': it must be recurrent or window"),
+        (lambda run: run.actor(inference="window", window=0), "window is 0: it must be a whole number of at least 1"),
         (lambda run: run.actor(window=7), "window is 7 but the state is carried"),
     ],
 )

@@ -62,7 +62,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
     (path,) = (run / "results").iterdir()
     assert f"written to {path.relative_to(tmp_path)}\n" in done.stdout
     before = path.read_bytes()
-    for options in (["--state", "window", "--window", "5"], ["--seed", "3"]):
+    for options in (["--inference", "window", "--window", "5"], ["--seed", "3"]):
         done = inline_cli("evaluate", str(run), "--target_returns", "[500]", *options, *alone)
         assert done.returncode == 0, done.stderr
         assert "the data's best" not in done.stdout

@@ -48,7 +48,7 @@ def test_quiet_keeps_results_and_errors_and_drops_warnings(inline_cli: InlineCLI
             ["dataset", "--output", "--resume", "--processes", "--config", "--backbone", "--training.steps", "--seed"],
         ),
         (["compare"], ["dataset", "--backbones", "--controls", "--seeds"]),
-        (["evaluate"], ["run", "--episodes", "--target_returns", "--state", "--window"]),
+        (["evaluate"], ["run", "--episodes", "--target_returns", "--inference", "--window"]),
         (["data", "info"], ["dataset", "--path", "--partial", "--plot"]),
     ],
 )

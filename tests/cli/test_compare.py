@@ -77,9 +77,9 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
     assert (training.batch_size, training.context, training.tbptt_segments) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
     assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
-    assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
+    assert (config.evaluation.inference, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
     assert training.steps == first.training.steps
-    assert first.evaluation.state == "recurrent"
+    assert first.evaluation.inference == "recurrent"
     assert first.agent.tokens == "step"  # controls derive from the first variant, not from the published one
 
 
@@ -107,8 +107,8 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
 def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None:
     text = (
         "dataset: hopper-medium\ncontrols: [bc, mlp]\nevaluation: {episodes: 7, window: 5}\nvariants:\n"
-        "  carries: {backbone: mingru}\n  windowed: {backbone: mingru, evaluation: {state: window, window: 20}}\n"
-        "  short: {backbone: mingru, evaluation: {state: window}}\n"
+        "  carries: {backbone: mingru}\n  windowed: {backbone: mingru, evaluation: {inference: window, window: 20}}\n"
+        "  short: {backbone: mingru, evaluation: {inference: window}}\n"
     )
 
     def states(plan: Plan) -> dict[str, tuple[str, int, int]]:
@@ -122,7 +122,7 @@ def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None
         "bc": ("recurrent", 5, 7),
         "mlp": ("recurrent", 5, 7),
     }
-    over = states(asked("--config", file(text), "--evaluation.state", "recurrent", "--evaluation.episodes", "3"))
+    over = states(asked("--config", file(text), "--evaluation.inference", "recurrent", "--evaluation.episodes", "3"))
     assert {state for state, _, _ in over.values()} == {"recurrent"}  # the command line takes precedence
     assert {episodes for _, _, episodes in over.values()} == {3}
 

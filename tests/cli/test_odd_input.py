@@ -77,7 +77,7 @@ def test_odd_config_file_values_are_accepted_or_refused_in_one_line(text: str, t
         *(
             (
                 ["--evaluation.target_returns", value],
-                f"evaluation.target_returns is '{value}': it must be best, a number or a list of numbers, such as "
+                f"evaluation.target_returns is '{value}': it must be auto, a number or a list of numbers, such as "
                 "3600,1800, or null",
             )
             for value in ("nan", "[]")

@@ -22,7 +22,7 @@ from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.video import Moment
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent, save_checkpoint
 
-WINDOWED = EvaluationConfig(state="window", window=1, episodes=1, target_returns=(-300.0,))
+WINDOWED = EvaluationConfig(inference="window", window=1, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -45,7 +45,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         (["run", "--video", "episode.gif"], "--video is episode.gif: name an .mp4"),
         (["run", "--episodes", "0"], "episodes is '0': it must be a whole number of at least 1"),
         (["run", "--seed", "-1"], "seed is '-1': it must be a whole number of at least 0"),
-        (["run", "--video", "v.mp4", "--target_returns", "nan"], "target_returns is 'nan': it must be best"),
+        (["run", "--video", "v.mp4", "--target_returns", "nan"], "target_returns is 'nan': it must be auto"),
         (
             ["cloning", "--video", "v.mp4", "--target_returns", "5"],
             "cloning clones its data and takes no target return",
@@ -165,7 +165,7 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     """On screen and in a video; the return equals that of `evaluate` with the same seed."""
     trained = load_agent(tmp_path / "windowed" / "checkpoints" / "10")
     (target,) = evaluate(trained, replace(WINDOWED, seed=7), processes=1).targets
-    (carried,) = evaluate(trained, replace(WINDOWED, seed=7, state="recurrent"), processes=1).targets
+    (carried,) = evaluate(trained, replace(WINDOWED, seed=7, inference="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
     monkeypatch.setattr(command, "has_screen", lambda: True)
     monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))

@@ -44,7 +44,7 @@ def made_comparison(
     generator = np.random.default_rng(0)
     of_datasets = tuple(_dataset(name, i) for i, name in enumerate(datasets))
     names = [*labels, *controls, *cloning]
-    config = {"training": {"steps": 20_000}, "plugins": [], "evaluation": {"state": "recurrent", "window": 20}}
+    config = {"training": {"steps": 20_000}, "plugins": [], "evaluation": {"inference": "recurrent", "window": 20}}
     skills = dict(zip(names, generator.uniform(0.75, 0.97, len(names)), strict=True))
     return Comparison(
         command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",

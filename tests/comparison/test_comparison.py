@@ -89,7 +89,7 @@ def test_result_that_is_damaged_or_of_another_step_or_protocol_does_not_count_as
         (early, settings),
         (last, replace(settings, target_returns=(100.0,))),
         (last, replace(settings, episodes=2)),
-        (last, replace(settings, state="window")),
+        (last, replace(settings, inference="window")),
         (last, replace(settings, seed=3)),
     ):
         shutil.rmtree(run / "results")
@@ -176,22 +176,22 @@ def test_target_beyond_the_data_that_is_capped_as_the_best_is_played_once(mine: 
 
 
 def test_target_best_is_written_and_read_by_its_name(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"evaluation.target_returns": "best", "checkpoint_episodes": 1, "controls": "bc"}
+    asked: dict[str, Any] = {"evaluation.target_returns": "auto", "checkpoint_episodes": 1, "controls": "bc"}
     comparison = comparing(**asked)
     target = comparison.datasets[0].targets[0]
     assert (target.target_return, target.roles, target.in_range) == (math.inf, ("paper", "best"), None)
     assert comparison.trials[0].targets[0].target_return == math.inf
     folder = tmp_path / "runs"
     assert read_comparison(folder) == comparison
-    assert "target best" in (folder / "comparison.md").read_text()
+    assert "target auto" in (folder / "comparison.md").read_text()
     with (folder / "episodes.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["target_return"] for row in rows][:1] == ["best"]
+    assert [row["target_return"] for row in rows][:1] == ["auto"]
     page = build_page(comparison)
-    assert '"target_return":"best"' in (folder / "comparison.json").read_text()
+    assert '"target_return":"auto"' in (folder / "comparison.json").read_text()
     assert '"target_return":Infinity' not in (folder / "comparison.json").read_text()
     assert "inf" not in (folder / "comparison.md").read_text()
-    assert "target best" in page
+    assert "target auto" in page
 
 
 def test_episodes_csv_has_one_row_per_episode(mine: Path, comparing: Compare, tmp_path: Path) -> None:

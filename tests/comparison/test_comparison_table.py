@@ -207,7 +207,7 @@ def test_table_names_steps_windows_and_seeds() -> None:
     made = of_scores(mingru=[1.0, 2.0], long=[1.0, 2.0], bc=[3.0])
     first, long, bc = made.variants
     assert "each trained for 20,000 steps with 2 seeds (0 and 1)" in format_comparison(made)
-    window = {"evaluation": {"state": "window", "window": 7}}
+    window = {"evaluation": {"inference": "window", "window": 7}}
     longer = replace(long, config={**long.config, **window, "training": {"steps": 40_000}})
     text = format_comparison(replace(made, variants=(first, longer, replace(bc, config={**bc.config, **window}))))
     assert "each trained for 20,000 (mingru and bc); 40,000 (long) steps" in text

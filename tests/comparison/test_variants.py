@@ -53,7 +53,7 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
 ) -> None:
     """Two agents with the same weights, one of which acts with a window of three steps."""
     comparison = comparing(
-        variants={"carries": {}, "windowed": {"evaluation": {"state": "window", "window": 3}}},
+        variants={"carries": {}, "windowed": {"evaluation": {"inference": "window", "window": 3}}},
         checkpoint_episodes=1,
         **{"training.checkpoint_every": 4},
     )
@@ -65,7 +65,7 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
             assert (played.state, played.window) == protocol
     carried, by_window = comparison.trials
     last, target = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run)), by_window.targets[0]
-    settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), state="window", window=3)
+    settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), inference="window", window=3)
     assert evaluate(last, settings).targets[0].returns == pytest.approx(target.returns)
     assert [target.returns for target in carried.targets] != [target.returns for target in by_window.targets]
     assert [variant.window for variant in comparison.variants] == [None, 3]

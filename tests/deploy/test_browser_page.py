@@ -78,7 +78,7 @@ def test_the_folder_of_a_page(fetched: None, policy_path: Path, tmp_path: Path) 
 def test_messages_while_a_page_is_made_name_the_users_files(
     fetched: None, trained: TrainedAgent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = replace(trained.config.evaluation, state="window", window=7)
+    settings = replace(trained.config.evaluation, inference="window", window=7)
     windowed = replace(trained, config=replace(trained.config, evaluation=settings))
     write_page(tmp_path / "page", [Subject("mine", windowed, tmp_path)])
     assert capsys.readouterr().err.startswith(f"{tmp_path / 'page' / 'policy.onnx'} carries its state")

@@ -248,7 +248,7 @@ def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(
 ) -> None:
     """Of a run that is evaluated by a window, which the file does not have: the export warns."""
     trained = made_agent(registered("lstm").config(width=8, layers=1))
-    settings = replace(trained.config.evaluation, state="window", window=7)
+    settings = replace(trained.config.evaluation, inference="window", window=7)
     trained = replace(trained, config=replace(trained.config, evaluation=settings))
     export_onnx(trained, tmp_path / "policy.onnx", target_return=1234.0)
     warned = capfd.readouterr().err

@@ -38,7 +38,7 @@ SIZES = {
 SMALLER = {
     'backbone="lru", steps=2000': 'backbone={"name": "lru", "width": 8}, steps=3',
     "steps=2000, output": "steps=3, training={'log_every': 1}, output",
-    'run.evaluate(["best", 1800])': 'run.evaluate(["best", 1800], episodes=1)',
+    'run.evaluate(["auto", 1800])': 'run.evaluate(["auto", 1800], episodes=1)',
     "600k": "3k",
     "for seed in range(30):": "for seed in range(6):",
 }

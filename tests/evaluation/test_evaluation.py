@@ -163,8 +163,8 @@ def test_remark_on_a_carried_state_that_outlasts_the_slices_trained_on(
     pendulum: Make, played: list[list[float]], backbone: str, state: str, tbptt_segments: int, remarked: bool
 ) -> None:
     trained = pendulum(backbone, tbptt_segments)
-    result = evaluate(trained, EvaluationConfig(episodes=1, state=state))
-    named = [line for line in format_result(result).splitlines() if "--state window" in line]
+    result = evaluate(trained, EvaluationConfig(episodes=1, inference=state))
+    named = [line for line in format_result(result).splitlines() if "--inference window" in line]
     assert len(named) == remarked
     assert all("--training.tbptt_segments 50" in line for line in named)
 
@@ -204,7 +204,7 @@ def test_evaluate_result_holds_returns_scores_steps_and_protocol(pendulum: Make)
     text = format_result(result)
     assert "some note" in text
     assert "carried state" in text
-    one = format_result(evaluate(trained, EvaluationConfig(episodes=1, state="window", window=3)))
+    one = format_result(evaluate(trained, EvaluationConfig(episodes=1, inference="window", window=3)))
     assert "window of 3" in one
     assert "±" not in rows(one)["-200"]  # no spread of a single episode
 
@@ -296,4 +296,4 @@ def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size:
     spaces, trained = described_spaces(box(-1, 1, (size,)), box(-1, 1, (1,))), pendulum()
     trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
     with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
-        evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)
+        evaluate(trained, EvaluationConfig(episodes=1, inference="window"), 1)

@@ -18,18 +18,13 @@ from decision_rnn.utils.errors import InputError
 Make = Callable[..., TrainedAgent]
 
 
-OLD = Path(__file__).parents[1] / "fixtures/run-0.2/results/step-4-window-4-1-episodes-5c5ec2f7.json"
-"""A result that version 0.2 wrote, whose dataset has no target returns but a mean score."""
-
-
 @pytest.fixture
 def result(pendulum: Make) -> Result:
     return evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(-300.0,)))
 
 
-def changed(path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The content of the old result with another value at a path; None removes the key."""
-    data = json.loads(OLD.read_text())
+def changed(data: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The content of a result file with another value at a path; None removes the key."""
     inner = data
     for key in path[:-1]:
         inner = inner[key]
@@ -53,27 +48,11 @@ def found(run: Path, result: Result, **changes: Any) -> Result | None:
     settings = EvaluationConfig(
         episodes=protocol.episodes,
         target_returns=protocol.target_returns,
-        state=protocol.state,
+        inference=protocol.inference,
         window=protocol.window or 20,
         seed=protocol.seed,
     )
     return stored_result(run, result.config, result.dataset, result.step, settings)
-
-
-def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
-    saved = changed(("protocol",), json.loads(OLD.read_text())["protocol"] | {"state": "carry", "window": None})
-    (tmp_path / "results").mkdir()
-    # The hash in the name is not that of this version's configuration.
-    (tmp_path / "results" / "step-4-carry-1-episodes-0123abcd.json").write_text(json.dumps(saved))
-    (result,) = map(read_result, (tmp_path / "results").iterdir())
-    assert (result.protocol.state, result.protocol.window) == ("recurrent", None)
-    assert (result.config.training.tbptt_segments, result.config.condition.rtg_cap) == (3, 0.9)
-    assert result.dataset.score_mean == pytest.approx(saved["dataset"]["score_mean"])
-    assert [list(target.returns) for target in result.targets] == [target["returns"] for target in saved["targets"]]
-    assert read_result(write_result(tmp_path / "again", result)) == result
-    assert found(tmp_path, result) == result
-    assert found(tmp_path, result, step=1) is None
-    assert read_result(OLD).protocol.window == 4
 
 
 @pytest.mark.parametrize(
@@ -83,18 +62,20 @@ def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
         (b"\xff\xfe", "damaged"),
         (b"[]", "damaged"),
         (b"{}", "damaged"),
-        (changed(("targets",), [3]), "damaged"),
-        (changed(("protocol", "state"), None), "damaged"),
-        (changed(("dataset", "return_mean"), "1"), "damaged"),
-        (changed(("schema",), 99), "newer"),
-        (changed(("config", "backbone", "name"), "nothing"), "nothing"),
+        ((("targets",), [3]), "damaged"),
+        ((("protocol", "inference"), None), "damaged"),
+        ((("dataset", "return_mean"), "1"), "damaged"),
+        ((("schema",), 99), "newer"),
+        ((("config", "backbone", "name"), "nothing"), "nothing"),
     ],
 )
 def test_damaged_result_file_raises_in_read_result_and_is_skipped_in_a_run(
     content: Any, words: str, result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "result.json"
-    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    if isinstance(content, tuple):
+        content = json.dumps(changed(result.to_dict(), *content)).encode()
+    path.write_bytes(content)
     with pytest.raises(InputError, match=words) as caught:
         read_result(path)
     assert str(path) in str(caught.value)
@@ -122,8 +103,8 @@ def test_results_with_different_keys_have_different_files(result: Result, tmp_pa
         replace(result, protocol=replace(protocol, episodes=2)),
         replace(result, protocol=replace(protocol, seed=3)),
         replace(result, protocol=replace(protocol, target_returns=(-301.0,))),
-        replace(result, protocol=replace(protocol, state="window", window=20)),
-        replace(result, protocol=replace(protocol, state="window", window=5)),
+        replace(result, protocol=replace(protocol, inference="window", window=20)),
+        replace(result, protocol=replace(protocol, inference="window", window=5)),
         replace(result, config=replace(config, seed=1)),
         replace(result, config=replace(config, training=replace(config.training, learning_rate=0.5))),
         replace(result, config=replace(config, agent=AgentConfig(tokens="interleaved"))),
@@ -148,7 +129,7 @@ def test_result_key_ignores_what_weights_and_scores_do_not_depend_on(result: Res
 def test_result_file_name_has_step_and_protocol_without_an_unused_window(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
     assert name.startswith("results/step-10-recurrent-1-episodes-")
-    windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
+    windowed = replace(result, protocol=replace(result.protocol, inference="window", window=20, episodes=100))
     assert result_file(tmp_path, windowed).name.startswith("step-10-window-20-100-episodes-")
     one, other = (
         Protocol.from_settings(EvaluationConfig(window=window), result.dataset, result.config) for window in (5, 20)

@@ -131,7 +131,7 @@ def test_card_describes_inputs_window_and_scored_checkpoint(
     assert "a history of\nreturns-to-go and observations with" in card()
     assert "a history of\nreturns-to-go, observations and actions with" in card(agent=AgentConfig(previous_action=True))
     assert "a history of\nobservations with" in card(condition=NoConditionConfig())
-    windowed = replace(config.evaluation, state="window", window=7)
+    windowed = replace(config.evaluation, inference="window", window=7)
     assert "re-run a window of\n7 steps" in card(evaluation=windowed)
     assert "re-run a window" not in card()
     assert "of this one agent, the last checkpoint of its run" in card()
@@ -193,7 +193,7 @@ def test_card_python_example_has_the_return_of_evaluate(
     pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, options: Any
 ) -> None:
     trained = pendulum(**options)
-    evaluation = EvaluationConfig(episodes=1, seed=0, state=state, window=3)
+    evaluation = EvaluationConfig(episodes=1, seed=0, inference=state, window=3)
     trained = replace(trained, config=replace(trained.config, evaluation=evaluation))
     write_agent(tmp_path, trained)
     card = write_card(tmp_path, load_agent(tmp_path), None, str(tmp_path), on_hub=False)
@@ -234,7 +234,7 @@ def test_messages_while_a_package_is_made_name_the_users_files(
 
     checkpoint = last_checkpoint(run)
     contents = json.loads((checkpoint / "config.json").read_text())
-    contents["config"]["evaluation"] |= {"state": "window", "window": 7}
+    contents["config"]["evaluation"] |= {"inference": "window", "window": 7}
     (checkpoint / "config.json").write_text(json.dumps(contents))
     monkeypatch.setattr("decision_rnn.evaluation.video._run", filmed)
     folder, left_out = package(run, tmp_path / "packaged")

@@ -33,7 +33,7 @@ FROM_EPISODES = "--training.segment_start episode"
             "only what it saw in the last 20",
             "state of gru outlasts a segment of 20",
         ),
-        (f"{GRU} 100 --training.tbptt_segments 1 --evaluation.state window", "only what it saw in the last 20", None),
+        (f"{GRU} 100 --training.tbptt_segments 1 --evaluation.inference window", "in the last 20", None),
         (
             f"{GRU} 1 {FROM_EPISODES}",
             "each beginning with an episode",

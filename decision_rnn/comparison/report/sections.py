@@ -45,7 +45,7 @@ from decision_rnn.evaluation.statistics import (
     summarise_seeds,
 )
 from decision_rnn.utils.messages import counted
-from decision_rnn.utils.parsing import BEST
+from decision_rnn.utils.parsing import AUTO
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Role
@@ -228,7 +228,7 @@ def achieved(findings: Findings) -> Section:
 
         curves = {}
         for summary in found:
-            numbered = sorted((target, of) for target, of in summary.asked.items() if target != BEST)
+            numbered = sorted((target, of) for target, of in summary.asked.items() if target != AUTO)
             if not numbered:
                 continue
             asked, results = zip(*numbered, strict=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
-from decision_rnn.utils.parsing import BEST, format_target
+from decision_rnn.utils.parsing import AUTO, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Target
@@ -31,7 +31,7 @@ def describe_targets(targets: Sequence[Target]) -> str:
     named = (
         (
             format_target(of.target_return or 0.0),
-            describe_range(of.in_range, "best" in of.roles and of.target_return != BEST),
+            describe_range(of.in_range, "best" in of.roles and of.target_return != AUTO),
         )
         for of in targets
     )

@@ -28,7 +28,7 @@ from decision_rnn.evaluation.rollout import step_limit
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import check_folder, new_directory
-from decision_rnn.utils.parsing import BEST
+from decision_rnn.utils.parsing import AUTO
 
 SITE = Path(__file__).parent / "site"
 BODIES = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5")
@@ -86,7 +86,7 @@ def write_page(
         "environment_id": environments[0],
         "steps": min(filter(None, limits)),
         "seed": settings.seed if seed is None else seed,
-        "target_return": None if target_return == BEST else target_return,
+        "target_return": None if target_return == AUTO else target_return,
         "agents": [{"policy": file, "name": name} for file, name in zip(files, _labels(subjects), strict=True)],
         "vendored": [
             *({key: asdict(runtime)[key] for key in ("name", "version", "licence", "url")} for runtime in RUNTIMES),
