@@ -119,9 +119,9 @@ def main() -> None:
     text = [
         "# T-Maze",
         "![T-Maze success rate by corridor length](memory-tmaze.png)",
-        "Trained on memory/tmaze-30; percentage of episodes that succeed when conditioned on 1 and fail when conditioned "
-        f"on 0, {EPISODES} episodes each way, mean over seeds and their range. A backbone below {LEARNT:.0f} at the "
-        "training lengths has not learnt the task in so short a training.",
+        "Trained on memory/tmaze-30; percentage of episodes that succeed when conditioned on 1 and fail when "
+        f"conditioned on 0, {EPISODES} episodes each way, mean over seeds and their range. Below {LEARNT:.0f} "
+        "at the training lengths a backbone has not learnt the task in so short a training.",
         markdown(accuracy),
     ]
     write_report(FOLDER / "README.md", "\n\n".join(text), made)

@@ -84,10 +84,11 @@ def test_coverage_json_has_every_case_of_the_script(make: str, table: str) -> No
     assert all(0 <= row["coverage"] <= 1 for row in measured + MEASURED[table])
 
 
-def test_percentile_and_bca_bootstraps_agree_with_scipy() -> None:
-    """Percentile and BCa intervals of one sample, each with its own random draws."""
-    x = 100 - np.random.default_rng(0).lognormal(2.5, 0.8, 12)
-    ours = interval_coverage.mean_intervals(np.tile(x, (1, 1)), np.random.default_rng(0))
-    for name, method in (("percentile bootstrap", "percentile"), ("BCa", "bca")):
-        theirs = stats.bootstrap((x,), np.mean, method=method).confidence_interval
-        assert (ours[name][0][0], ours[name][1][0]) == pytest.approx((theirs.low, theirs.high), abs=0.15 * x.std())
+def test_intervals_of_the_mean_agree_with_scipy() -> None:
+    scores = 100 - np.random.default_rng(0).lognormal(2.5, 0.8, 12)
+    intervals = interval_coverage.mean_intervals(scores[None], np.random.default_rng(0))
+    bootstrap = stats.bootstrap((scores,), np.mean, method="percentile").confidence_interval
+    low, high = (end[0] for end in intervals["percentile bootstrap"])
+    assert (low, high) == pytest.approx((bootstrap.low, bootstrap.high), abs=0.15 * scores.std())
+    exact = stats.t.interval(0.95, len(scores) - 1, scores.mean(), stats.sem(scores))
+    assert tuple(end[0] for end in intervals["Student's t"]) == pytest.approx(exact)
