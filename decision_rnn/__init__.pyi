@@ -15,9 +15,6 @@ from .backbones import FadingConfig as FadingConfig
 from .backbones import SequenceMixer as SequenceMixer
 from .backbones import register_backbone as register_backbone
 from .backbones.ops.recurrence import linear_recurrence as linear_recurrence
-from .backbones.resets import Resets as Resets
-from .backbones.resets import rows_by_step as rows_by_step
-from .backbones.resets import with_rows as with_rows
 from .comparison.comparing import compare as compare
 from .comparison.record import read_comparison as read_comparison
 from .data.cache import open_or_make as open_or_make

@@ -29,7 +29,7 @@ from xlstm.blocks.mlstm.layer import mLSTMLayer, mLSTMLayerConfig
 from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 from yet_another_retnet.retention import MultiScaleRetention
 
-from decision_rnn.backbones import Resets, SequenceMixer, State, reset_rows
+from decision_rnn.backbones import SequenceMixer, State, reset_rows
 from decision_rnn.testing import Report, check_mixer
 from decision_rnn.testing.check import STATEMENTS
 from decision_rnn.testing.harness import TOLERANCES
@@ -51,14 +51,14 @@ class Wrapped(SequenceMixer):
         like = next(part for part in self.layer.parameters() if part.is_floating_point())
         return tuple(like.new_zeros(batch_size, *form) for form in self.forms)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         begins = state is None
         state, initial = self.initial_state(len(x)) if begins else state, self.initial_state(len(x))
-        cuts = [] if reset is None else reset.steps.unique().tolist()
+        cuts = [] if reset is None else reset.any(0).nonzero().flatten().tolist()
         outputs = []
         for start, end in pairwise([*dict.fromkeys([0, *cuts]), x.shape[1]]):
             if reset is not None:
-                state = reset_rows(state, initial, reset.mask[:, start])
+                state = reset_rows(state, initial, reset[:, start])
                 begins = begins if start == 0 else False
             y, state = self.first(x[:, start:end]) if begins else self.piece(x[:, start:end], state)
             outputs.append(y)

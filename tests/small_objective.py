@@ -8,7 +8,6 @@ from torch import Tensor
 
 from decision_rnn.agent import OBJECTIVES, Objective, ObjectiveConfig, agent_spec
 from decision_rnn.agent.spec import unit_box
-from decision_rnn.backbones import Resets
 from decision_rnn.data.stream import Batch
 
 WIDTH, ACTIONS = 8, 3
@@ -22,4 +21,4 @@ def small_objective(config: ObjectiveConfig, actions: gymnasium.Space | None = N
 
 def slices(action: Tensor) -> Batch:
     nothing = torch.zeros(0)
-    return Batch(nothing, action, *[nothing] * 6, Resets.from_mask(torch.zeros(action.shape[:2], dtype=torch.bool)))
+    return Batch(nothing, action, *[nothing] * 6, torch.zeros(action.shape[:2], dtype=torch.bool))

@@ -256,7 +256,7 @@ def test_layer_from_its_check_to_a_package(shell: Shell, tmp_path: Path) -> None
     layers.write_text(example("layers.py"))
     shell("record", "Pendulum-v1", "--policy", "pushing.push", "--episodes", "10", "--output", "local/pushed")
 
-    layers.write_text(example("layers.py").replace("torch.where(reset.mask[:, t, None], 0.0, state[0])", "state[0]"))
+    layers.write_text(example("layers.py").replace("torch.where(reset[:, t, None], 0.0, state[0])", "state[0]"))
     assert "failed   resets_isolate" in shell("check", "layers.Average", code=1)  # resets were forgotten
     layers.write_text(example("layers.py"))
     assert "Average keeps the contract" in shell("check", "layers.Average")

@@ -33,7 +33,7 @@ class ActionChunk(Objective):
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         following = F.pad(batch.action, (0, 0, 0, self.chunk - 1)).unfold(1, self.chunk, 1).transpose(-1, -2)
-        episode = batch.reset.mask.cumsum(1)
+        episode = batch.reset.cumsum(1)
         known = F.pad(episode, (0, self.chunk - 1), value=-1).unfold(1, self.chunk, 1) == episode.unsqueeze(-1)
         errors = (self._plans(hidden) - following).square().mean(-1)
         return (errors * known).sum() / known.sum(), {"squared_error": errors[..., 0].mean()}

@@ -26,7 +26,7 @@ from decision_rnn.agent.config import (
 from decision_rnn.agent.objectives import Metrics
 from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
-from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
+from decision_rnn.backbones import Backbone, BackboneConfig, State, reset_rows, select_rows
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
@@ -203,7 +203,7 @@ class DecisionAgent(nn.Module):
         observation: Tensor,
         previous_action: Tensor,
         timestep: Tensor,
-        reset: Resets,
+        reset: Tensor,
         state: State | None = None,
     ) -> tuple[Tensor, State]:
         """Predict every action of a slice in parallel, as the acting agent would, or as one that begins to act there if
@@ -214,7 +214,7 @@ class DecisionAgent(nn.Module):
             observation: (batch, time, entries), whole observations.
             previous_action: (batch, time, action_dim), in the environment's units; zero at an episode's first step.
             timestep: (batch, time), int64.
-            reset: Where episodes begin.
+            reset: (batch, time) bool, true where episodes begin.
             state: The backbone's state before the slice; the initial state if left out.
 
         Returns:
@@ -308,7 +308,7 @@ class DecisionAgent(nn.Module):
         observation: Tensor,
         previous_action: Tensor,
         timestep: Tensor,
-        reset: Resets,
+        reset: Tensor,
         state: State | None,
     ) -> tuple[Tensor, State]:
         """The hidden state after every token, (batch, time, tokens, width), as the objective reads it; arguments as for
@@ -333,7 +333,7 @@ class DecisionAgent(nn.Module):
         seen: Tensor,
         previous_action: Tensor,
         timestep: Tensor,
-        reset: Resets,
+        reset: Tensor,
         state: State | None,
     ) -> tuple[Tensor, State]:
         """The backbone's output after every token, (batch, time, tokens, width); arguments as for `hidden`, but that
@@ -343,7 +343,8 @@ class DecisionAgent(nn.Module):
             hidden, state = self.backbone(self.embedding_norm(tokens[0]), state, reset)
             return hidden.unsqueeze(2), state
         interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
-        hidden, state = self.backbone(interleaved, state, reset.interleave(len(tokens), self._first_token))
+        first = torch.arange(len(tokens), device=reset.device) == self._first_token
+        hidden, state = self.backbone(interleaved, state, (reset.unsqueeze(2) & first).flatten(1))
         return hidden.unflatten(1, (-1, len(tokens))), state
 
     def join_embeddings(self) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,6 @@ from decision_rnn.backbones.contract import reset_rows as reset_rows
 from decision_rnn.backbones.contract import select_rows as select_rows
 from decision_rnn.backbones.matching import count_parameters as count_parameters
 from decision_rnn.backbones.matching import match_parameters as match_parameters
-from decision_rnn.backbones.resets import Resets as Resets
 from decision_rnn.backbones.stack import Backbone as Backbone
 from decision_rnn.backbones.time_scales import FadingConfig as FadingConfig
 from decision_rnn.backbones.time_scales import outlasts as outlasts

@@ -20,7 +20,6 @@ from decision_rnn.backbones.built_in import AarenConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.ops.running_max import earlier_max, running_max
-from decision_rnn.backbones.resets import Resets
 
 
 @register(AarenConfig)
@@ -44,7 +43,7 @@ class Aaren(SequenceMixer):
             self.query.new_zeros(batch_size, heads, width + 1),
         )
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         before, sums = self.initial_state(len(x)) if state is None else state
         score, value = self._score_and_value(x)
         top = running_max(score.detach(), before.detach(), reset)

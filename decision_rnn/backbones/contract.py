@@ -17,7 +17,6 @@ from decision_rnn.backbones.config import BackboneConfig as BackboneConfig
 from decision_rnn.backbones.config import register as register
 from decision_rnn.backbones.config import registered as registered
 from decision_rnn.backbones.config import registered_names as registered_names
-from decision_rnn.backbones.resets import Resets
 
 State = tuple[Tensor, ...]
 """A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
@@ -41,13 +40,13 @@ class SequenceMixer(nn.Module, ABC):
         """The state before an episode's first step, on the parameters' device."""
 
     @abstractmethod
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         """Map a slice of time in parallel.
 
         Args:
             x: (batch, time, width).
             state: The state before the first step; the initial state if left out.
-            reset: Where new episodes begin: the state before these steps is the initial state.
+            reset: (batch, time) bool, true where an episode begins: the state before that step is the initial state.
 
         Returns:
             The output, (batch, time, width), and the state after the last step.

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.resets import Resets
 
 BLOCK = 256
 
@@ -34,7 +33,7 @@ class CausalConvolution(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return _zeros(self.weight, batch_size)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         return convolve(self.weight, self.bias, x, state, reset)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -42,7 +41,7 @@ class CausalConvolution(SequenceMixer):
 
 
 def convolve(
-    weight: Tensor, bias: Tensor, x: Tensor, state: State | None, resets: Resets | None
+    weight: Tensor, bias: Tensor, x: Tensor, state: State | None, resets: Tensor | None
 ) -> tuple[Tensor, State]:
     """The convolution of x, (batch, time, width), and the last inputs; `state`: those before, zeros if None.
 

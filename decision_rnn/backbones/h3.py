@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import H3Config
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.convolution import convolve, convolve_step
-from decision_rnn.backbones.resets import Resets
 from decision_rnn.backbones.s4d import DiagonalStateSpace
 
 
@@ -44,7 +43,7 @@ class H3(SequenceMixer):
         width, kernel = self.shift.shape
         return self.shift.new_zeros(batch_size, kernel - 1, width), *self.diagonal.initial_state(batch_size)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past, *before = self.initial_state(len(x)) if state is None else state
         q, k, v = self._project(x)
         k, (past,) = convolve(self.shift, torch.zeros_like(self.d), k, (past,), reset)

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import HGRNConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.resets import Resets
 
 
 @register(HGRNConfig)
@@ -68,7 +67,7 @@ class HGRN(SequenceMixer):
         zeros = self.norm.weight.new_zeros(batch_size, self.sizes[0])
         return tuple(zeros.clone() for _ in range(self.planes))
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         state = self.initial_state(len(x)) if state is None else state
         decay, drive, gate = self._project(x)
         if self.theta is None:

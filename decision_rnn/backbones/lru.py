@@ -28,7 +28,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import LRUConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.resets import Resets
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
 """Names of lambda's two parameters in each parametrisation."""
@@ -62,7 +61,7 @@ class LRU(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return self.b.new_zeros(batch_size, len(self.b)), self.b.new_zeros(batch_size, len(self.b))
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         initial = torch.complex(*(self.initial_state(len(x)) if state is None else state))
         h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, reset)
         return self._output(torch.view_as_real(h), x), (h[:, -1].real.clone(), h[:, -1].imag.clone())

@@ -28,7 +28,6 @@ from decision_rnn.backbones.built_in import MambaConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.convolution import convolve, convolve_step
 from decision_rnn.backbones.ops.selective_scan import selective_scan
-from decision_rnn.backbones.resets import Resets
 
 
 @register(MambaConfig)
@@ -55,7 +54,7 @@ class Mamba(SequenceMixer):
         inner, size = self.a_log.shape
         return self.a_log.new_zeros(batch_size, self.kernel - 1, inner), self.a_log.new_zeros(batch_size, inner, size)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past, h = self.initial_state(len(x)) if state is None else state
         u, gate = self._inputs(x)
         v, (past,) = convolve(*self._filter(), u, (past,), reset)

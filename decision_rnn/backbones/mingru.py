@@ -33,7 +33,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import MinGRUConfig, MinimalConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
-from decision_rnn.backbones.resets import Resets
 
 
 @register(MinGRUConfig)
@@ -58,7 +57,7 @@ class MinGRU(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return (self.gates.weight.new_zeros(batch_size, self.inner),)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
         if self.log_space:
             *gates, candidate = self.gates(x).to(initial.dtype).chunk(self.parts, dim=-1)

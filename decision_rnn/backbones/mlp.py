@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.built_in import MLPConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.resets import Resets
 
 
 @register(MLPConfig)
@@ -32,7 +31,7 @@ class MLP(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return ()
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         return self.output(F.gelu(self.hidden(x))), ()
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

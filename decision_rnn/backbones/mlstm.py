@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import MLSTMConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
-from decision_rnn.backbones.resets import Resets
 
 CHUNK = 64
 
@@ -54,7 +53,7 @@ class MLSTM(SequenceMixer):
             weight.new_zeros(batch_size, self.heads, width, width + 1),
         )
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         *parts, output_gate = self._project(x)
         with torch.autocast(x.device.type, enabled=False):
             h, state = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, (0, 0, 0, 0, -torch.inf))

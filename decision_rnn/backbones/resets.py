@@ -96,12 +96,23 @@ class Resets:
         return LaterEpisodes(self.rows[inside], self.steps[inside], self.mask) if inside.any() else None
 
 
-def rows_by_step(resets: Resets | None, time: int) -> list[Tensor | None]:
+def located(reset: "Tensor | Resets | None") -> Resets | None:
+    """The positions of a mask's resets; without them in a graph that is compiled."""
+    if not isinstance(reset, Tensor):
+        return reset
+    if torch.compiler.is_compiling():
+        none = torch.empty(0, dtype=torch.int64)
+        return Resets(reset, none, none)
+    return Resets.from_mask(reset)
+
+
+def rows_by_step(resets: Tensor | Resets | None, time: int) -> list[Tensor | None]:
     """For each of `time` steps, the rows in which an episode begins, for `with_rows`, or None if there are none.
 
     They are indices, (rows,), or in a graph that is compiled, which is the same wherever episodes begin, a mask,
     (batch,). Resets are rare, so that most steps of a loop over time cost nothing.
     """
+    resets = located(resets)
     if resets is not None and torch.compiler.is_compiling():
         return list(resets.mask.unbind(1))
     starting: list[Tensor | None] = [None] * time

@@ -41,7 +41,7 @@ from decision_rnn.backbones.built_in import RetentionConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
-from decision_rnn.backbones.resets import Resets, send
+from decision_rnn.backbones.resets import located, send
 
 CHUNK = 64
 
@@ -76,7 +76,7 @@ class Retention(SequenceMixer):
         width = self.output.out_features
         return (self.output.weight.new_zeros(batch_size, self.heads, width // self.heads, self.inner // self.heads),)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         *parts, gate = self._project(x)
         parts.append(self._first_scores(x, state is None, reset))
         with torch.autocast(x.device.type, enabled=False):
@@ -102,7 +102,7 @@ class Retention(SequenceMixer):
         return q, k * k.shape[-1] ** -0.5, v
 
     @torch.no_grad()
-    def _first_scores(self, x: Tensor, at_once: bool, resets: Resets | None) -> Tensor:
+    def _first_scores(self, x: Tensor, at_once: bool, resets: Tensor | None) -> Tensor:
         """q.k of episodes' first steps, (batch, time, heads), and NaN at all others.
 
         Computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding errors,
@@ -111,8 +111,9 @@ class Retention(SequenceMixer):
         (batch, time, width), weight = x.shape, self.qkvg.weight
         begins = torch.zeros(batch, time, dtype=torch.bool)
         begins[:, 0] = at_once
-        if resets is not None:
-            begins[resets.rows, resets.steps] = True
+        positions = located(resets)
+        if positions is not None:
+            begins[positions.rows, positions.steps] = True
         steps = send(begins.flatten().nonzero().flatten(), x.device)
         scores = weight.new_full((batch * time, self.heads), torch.nan)
         joint = F.linear(x.flatten(0, 1).index_select(0, steps).double(), weight[: 2 * width].double())

@@ -27,7 +27,6 @@ from decision_rnn.backbones.built_in import RWKVConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence, previous_states
 from decision_rnn.backbones.ops.running_max import earlier_max, running_max
-from decision_rnn.backbones.resets import Resets
 
 
 @register(RWKVConfig)
@@ -52,7 +51,7 @@ class RWKV(SequenceMixer):
             self.bonus.new_zeros(batch_size, 2 * width),
         )
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past, before, sums = self.initial_state(len(x)) if state is None else state
         x = x.to(past.dtype)
         r, k, v = self._project(x, previous_states(x, past, reset))

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import S4DConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import full_precision, run_blocks
-from decision_rnn.backbones.resets import Resets
 
 CHUNK = 64
 
@@ -60,11 +59,11 @@ class DiagonalStateSpace(SequenceMixer):
         zeros = self.a_log.new_zeros(batch_size, *self.a_log.shape)
         return zeros, zeros.clone()
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         before = self.initial_state(len(x)) if state is None else state
         return full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
 
-    def _convolve(self, x: Tensor, state: State, reset: Resets | None) -> tuple[Tensor, State]:
+    def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
         length = min(x.shape[1], CHUNK)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
         # Contribution to s of a state from that many steps ago: Re(readout * decay * state).
@@ -114,7 +113,7 @@ class S4D(DiagonalStateSpace):
         self.d = nn.Parameter(torch.randn(config.width))
         self.output = nn.Linear(config.width, 2 * config.width)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         s, after = super().forward(x, state, reset)
         return self._output(s, x), after
 

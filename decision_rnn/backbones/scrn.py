@@ -22,7 +22,6 @@ from decision_rnn.backbones.built_in import SCRNConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.resets import Resets
 
 
 class HiddenUnits(GatedMixer):
@@ -58,7 +57,7 @@ class SCRN(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return *self.hidden.initial_state(batch_size), self.beta.new_zeros(batch_size, len(self.beta))
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         *h, s = self.initial_state(len(x)) if state is None else state
         slow = linear_recurrence(torch.sigmoid(self.beta), self._drive(x), s, reset)
         fast, after = self.hidden(torch.cat([x.to(slow.dtype), slow], dim=-1), tuple(h), reset)

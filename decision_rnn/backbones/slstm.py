@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.built_in import SLSTMConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.resets import Resets, rows_by_step, with_rows
+from decision_rnn.backbones.resets import rows_by_step, with_rows
 
 
 @register(SLSTMConfig)
@@ -47,7 +47,7 @@ class SLSTM(SequenceMixer):
         zeros = self.scale.new_zeros(batch_size, heads, size)
         return torch.full_like(zeros, -torch.inf), zeros, zeros.clone(), zeros.clone()
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         m, *rest = self.initial_state(len(x)) if state is None else state
         driven, outputs = self._drive(x), []
         for driven_t, rows in zip(driven.unbind(1), rows_by_step(reset, x.shape[1]), strict=True):

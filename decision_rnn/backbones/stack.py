@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, registered
 from decision_rnn.backbones.convolution import CausalConvolution
-from decision_rnn.backbones.resets import Resets
 
 
 class Block(SequenceMixer):
@@ -37,7 +36,7 @@ class Block(SequenceMixer):
         past = () if self.convolution is None else self.convolution.initial_state(batch_size)
         return *past, *self.mixer.initial_state(batch_size)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past: State = ()
         if self.convolution is not None:
             mixed, past = self.convolution(x, None if state is None else state[:1], reset)
@@ -80,12 +79,7 @@ class Backbone(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return tuple(part for block in self._blocks() for part in block.initial_state(batch_size))
 
-    def forward(
-        self, x: Tensor, state: State | None = None, reset: Resets | Tensor | None = None
-    ) -> tuple[Tensor, State]:
-        """As for every mixer; a mask, (batch, time) bool, is converted to `Resets`, once for all blocks."""
-        if isinstance(reset, Tensor):
-            reset = Resets.from_mask(reset)
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         x = self.dropout(x)
         after: list[Tensor] = []
         for block, before in zip(self._blocks(), self._split(state), strict=True):

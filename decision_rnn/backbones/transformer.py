@@ -30,7 +30,6 @@ from decision_rnn.backbones.built_in import TransformerConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
-from decision_rnn.backbones.resets import Resets
 
 
 @register(TransformerConfig)
@@ -56,7 +55,7 @@ class Transformer(SequenceMixer):
         unwritten = weight.new_full((batch_size, self.window, weight.shape[0]), torch.nan)
         return unwritten, unwritten.clone(), torch.zeros(batch_size, dtype=torch.int64, device=weight.device)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         mixed, after = run_blocks(self._block, (self.qkv(x),), state, self.initial_state, reset, self.window)
         return self._output(mixed, x), after
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones.resets import Resets, send
+from decision_rnn.backbones.resets import send
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
@@ -30,13 +30,11 @@ class Batch(NamedTuple):
     timestep: Tensor  # (B, K) int64, steps since the episode's start
     terminated: Tensor  # (B, K) bool, true at an episode's last step if it ended so
     truncated: Tensor  # (B, K) bool, likewise
-    reset: Resets  # where the recurrent state is reset, of (B, K)
+    reset: Tensor  # (B, K) bool, true where the recurrent state is reset
 
     def select(self, rows: slice) -> "Batch":
         """Some of the segments, one after the other."""
-        parts = {**self._asdict(), "reset": None}
-        tensors = {name: part[rows] for name, part in parts.items() if part is not None}
-        return Batch(**tensors, reset=self.reset.select(rows))
+        return Batch(*(tensor[rows] for tensor in self))
 
 
 def _windows(rows: Tensor, context: int) -> Tensor:
@@ -160,7 +158,7 @@ class StepStream:
             timestep=timestep[..., 0].long(),
             terminated=terminated,
             truncated=truncated,
-            reset=Resets(begins, *flags[0].nonzero(as_tuple=True)),
+            reset=begins,
         )
         return batch if self.own_rows == slice(None) else batch.select(self.own_rows)
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.backbones import Resets
 from decision_rnn.config import EvaluationConfig
 
 
@@ -103,7 +102,7 @@ class WindowActor:
         ago = torch.arange(steps - 1, -1, -1, device=state.timestep.device)
         timesteps = (state.timestep[:, None] - ago).clamp_min(0)
         values, observations, previous_actions = (part[:, -steps:] for part in window)
-        begins = Resets.from_mask(timesteps == 0)
+        begins = timesteps == 0
         actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, begins)
         action = actions[:, -1]
         return action, ActingState(after, action, state.timestep + 1, tuple(window))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones import Resets, SequenceMixer, State
+from decision_rnn.backbones import SequenceMixer, State
 from decision_rnn.backbones.contract import steps as steps
 
 BATCH, TIME = 3, 12
@@ -152,7 +152,7 @@ def forward(
     outputs, start = [], 0
     for length in lengths or [x.shape[1]]:
         chunk = slice(start, start + length)
-        y, state = module(x[:, chunk], state, None if reset is None else Resets.from_mask(reset[:, chunk]))
+        y, state = module(x[:, chunk], state, None if reset is None else reset[:, chunk])
         outputs.append(y)
         start += length
     assert state is not None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from decision_rnn.backbones import Resets, State, reset_rows, select_rows
+from decision_rnn.backbones import State, reset_rows, select_rows
 from decision_rnn.testing.harness import (
     BATCH,
     PATTERNS,
@@ -223,10 +223,10 @@ def rows_are_independent(case: MixerCase) -> None:
 
 def calls_are_pure(case: MixerCase) -> None:
     """A call changes neither its arguments nor the module, and repeats whatever was called in between."""
-    module, resets = case.build(), Resets.from_mask(mask_of("random"))
+    module, resets = case.build(), mask_of("random")
     x, state = case.inputs(module)
     others = noise(BATCH + 1, TIME + 3, case.width, dtype=case.widest, seed=8)
-    parts = {"x": x, "the mask of resets": resets.mask, **{f"part {i} of the state": p for i, p in enumerate(state)}}
+    parts = {"x": x, "the mask of resets": resets, **{f"part {i} of the state": p for i, p in enumerate(state)}}
     parts |= module.state_dict()
     kept = {name: part.clone() for name, part in parts.items()}
     calls: dict[str, Callable[[], Result]] = {

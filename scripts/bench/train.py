@@ -78,7 +78,7 @@ def bench_train(
             if compiled:
                 agent, agent_trainer, stream = prepare(config, store, spec.return_scale)
                 agent.compile(fullgraph=True)
-                beside[f"compiled/{name}/{precision}"] = _step(agent_trainer, stream, compiled)
+                beside[f"compiled/{name}/{precision}"] = _step(agent_trainer, stream)
     for name, precision, dropout in BASELINES:
         model = DecisionTransformer(store, spec.return_scale, WIDTH, LAYERS, dropout)
         published = TrainingConfig(
@@ -101,11 +101,8 @@ def bench_train(
     return rows
 
 
-def _step(trainer: Trainer[Any], stream: StepStream, compiled: bool = False) -> Callable[[], object]:
+def _step(trainer: Trainer[Any], stream: StepStream) -> Callable[[], object]:
     def step() -> None:
-        batch = stream.sample()
-        if compiled:
-            _ = batch.reset.later  # on the host, before the agent reads it
-        trainer.step(batch)
+        trainer.step(stream.sample())
 
     return step

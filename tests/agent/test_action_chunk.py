@@ -33,7 +33,7 @@ def test_loss_is_the_mean_over_the_chunks_actions_within_episode_and_slice(store
     head, errors, first = agent.objective.head, [], []
     weight, bias = (parameter.detach().double().numpy() for parameter in (head.weight, head.bias))
     plans = np.tanh(hidden[:, :, -1].detach().double().numpy() @ weight.T + bias).reshape(8, 20, CHUNK, 3)
-    action, begins = batch.action.double().numpy(), batch.reset.mask.numpy()
+    action, begins = batch.action.double().numpy(), batch.reset.numpy()
     assert begins[:, 1:].any()
     for row in range(8):
         for t in range(20):

@@ -16,7 +16,7 @@ from decision_rnn.agent import (
     agent_spec,
 )
 from decision_rnn.agent.spaces import scale_of
-from decision_rnn.backbones import Resets, registered, registered_names
+from decision_rnn.backbones import registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
 from decision_rnn.utils.errors import InputError
@@ -58,7 +58,7 @@ def make_slice(batch: int, time: int) -> dict[str, Any]:
         "observation": torch.randn(batch, time, OBSERVATIONS),
         "previous_action": torch.rand(batch, time, ACTIONS) * ~reset.unsqueeze(-1),
         "timestep": torch.arange(time).expand(batch, time),
-        "reset": Resets.from_mask(reset),
+        "reset": reset,
     }
 
 
@@ -120,7 +120,7 @@ def test_act_step_by_step_equals_parallel_predict(
                 previous[row, t] = acted[row, t - 1]
                 timestep[row, t] = timestep[row, t - 1] + 1
     asked = returns_to_go[..., : agent.condition.size]
-    predicted, _ = agent.predict(asked, observations, previous, timestep, Resets.from_mask(reset))
+    predicted, _ = agent.predict(asked, observations, previous, timestep, reset)
     torch.testing.assert_close(predicted, acted, rtol=0, atol=1e-12)
 
 

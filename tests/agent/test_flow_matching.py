@@ -17,7 +17,7 @@ from decision_rnn.agent import (
     agent_spec,
 )
 from decision_rnn.agent.flow_matching import FlowMatching
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 
@@ -94,7 +94,7 @@ def test_acting_step_by_step_takes_the_actions_of_a_slice_and_stays_in_the_box(s
     agent = DecisionAgent(AgentConfig(), backbone, spec, NoConditionConfig(), FlowMatchingConfig()).eval()
     agent.objective.head[-1].weight.data *= 20  # so that velocities lead out of it
     batch = StepStream(store, 30, 4, 0).sample()
-    whole = Resets.from_mask(torch.zeros(4, 30, dtype=torch.bool))
+    whole = torch.zeros(4, 30, dtype=torch.bool)
     inputs = agent.condition.from_batch(batch), batch.observation, batch.previous_action, batch.timestep, whole
     with torch.inference_mode():
         predicted, _ = agent.predict(*inputs)

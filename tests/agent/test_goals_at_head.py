@@ -6,7 +6,7 @@ from gymnasium.spaces import Box, Dict
 
 from decision_rnn import AgentConfig, DecisionAgent, InputError
 from decision_rnn.agent import ReturnToGoConfig, agent_spec
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 
 GOALS = slice(2, 4)
 SPACE = Dict(achieved_goal=Box(-9, 9, (2,)), desired_goal=Box(-9, 9, (2,)), observation=Box(-9, 9, (3,)))
@@ -40,7 +40,7 @@ def test_observation_whose_goals_enter_at_the_head_is_normalised_once() -> None:
     one = torch.ones(1, dtype=torch.float64)
     _, state = agent.act(torch.ones(1, 7, dtype=torch.float64), one, None, agent.initial_state(one))
     asked, time = one.view(1, 1, 1), torch.zeros(1, 1, dtype=torch.int64)
-    previous, reset = state.previous_action[:, None], Resets.from_mask(time == 0)
+    previous, reset = state.previous_action[:, None], time == 0
     agent.predict(asked, torch.ones(1, 1, 7, dtype=torch.float64), previous, time, reset)
     assert len(calls) == 2  # a step and a slice
 
@@ -59,7 +59,7 @@ def test_agent_whose_goals_enter_at_the_head_acts_as_it_predicts_in_parallel(con
     taken = torch.stack(acted, dim=1)
     previous, steps = torch.cat([torch.zeros_like(taken[:, :1]), taken[:, :-1]], dim=1), torch.arange(20).expand(3, -1)
     asked = torch.full((3, 20, 1), 70.0, dtype=torch.float64)
-    predicted, _ = agent.predict(asked, observation, previous, steps, Resets.from_mask(steps == 0))
+    predicted, _ = agent.predict(asked, observation, previous, steps, steps == 0)
     torch.testing.assert_close(predicted, taken, rtol=0, atol=1e-12)
 
 

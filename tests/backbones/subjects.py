@@ -9,9 +9,9 @@ from typing import Any
 
 import references
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from decision_rnn.backbones import Backbone, Resets, SequenceMixer, State, registered
+from decision_rnn.backbones import Backbone, SequenceMixer, State, registered
 from decision_rnn.testing.harness import TOLERANCES, MixerCase, add_noise
 
 WIDTH = 8
@@ -69,7 +69,6 @@ class Subject(MixerCase):
 
     def create(self) -> SequenceMixer:
         module = add_noise(Backbone(self.config) if self.layers else registered(self.name).cls(self.config))
-        module.register_forward_pre_hook(with_resets)
         if self.options.get("activation") == "relu":  # only a recurrent matrix of norm below 1 bounds its state
             for name, parameter in module.named_parameters():
                 if name.endswith("cell.weight_hh_l0"):
@@ -78,11 +77,6 @@ class Subject(MixerCase):
 
     def paper(self, parameters: dict[str, Tensor], x: Tensor, state: State, reset: Tensor) -> tuple[Tensor, State]:
         return self.loop(self.config, parameters, x, state, reset)
-
-
-def with_resets(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A mask, (batch, time) bool, as the `Resets` that mixers take."""
-    return (*args[:2], Resets.from_mask(args[2])) if len(args) > 2 and isinstance(args[2], Tensor) else args
 
 
 OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.testing.harness import assert_near, gradients, noise, steps
 
 WIDTH, TIME = 8, 30
@@ -44,7 +44,7 @@ def test_aaren_with_scores_far_apart_stays_finite_in_float32():
     mixer = make(1000.0, heads=2).float()
     x = noise(1, 200, WIDTH, dtype=torch.float32).requires_grad_()
     reset = noise(1, 200, seed=1) > 1
-    y, (top, sums) = mixer(x, None, Resets.from_mask(reset))
+    y, (top, sums) = mixer(x, None, reset)
     score = (mixer.kv(x)[..., :WIDTH].unflatten(-1, (2, -1)) * mixer.query).sum(-1)
     assert score.abs().max() > 1000
     for part in (y, top, sums, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])):

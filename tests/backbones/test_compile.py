@@ -9,7 +9,7 @@ from subjects import SMALL, Subject
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from decision_rnn.backbones import Backbone, Resets, State, registered_names
+from decision_rnn.backbones import Backbone, State, registered_names
 from decision_rnn.testing.harness import assert_near, noise
 
 BATCH, TIME = 3, 4
@@ -19,14 +19,11 @@ ONE_FOR_ALL = ("aaren", "gru", "hgrn", "lru", "lstm", "mingru", "minlstm", "mlp"
 a block, which here is longer than the slices."""
 
 
-def resets(pattern: str) -> Resets:
-    """With `later` read outside of the graph, on the host."""
-    found = Resets.from_mask(torch.tensor([[step == "x" for step in row] for row in pattern.split()]))
-    _ = found.later
-    return found
+def resets(pattern: str) -> Tensor:
+    return torch.tensor([[step == "x" for step in row] for row in pattern.split()])
 
 
-def outputs_and_gradients(run: object, backbone: Backbone, x: Tensor, state: State, reset: Resets) -> list[Tensor]:
+def outputs_and_gradients(run: object, backbone: Backbone, x: Tensor, state: State, reset: Tensor) -> list[Tensor]:
     y, after = run(x, state, reset)
     parts = [y, *(part for part in after if part.is_floating_point())]
     total = sum((part.nan_to_num(0, 0, 0) * noise(*part.shape, seed=i)).sum() for i, part in enumerate(parts))
@@ -35,10 +32,11 @@ def outputs_and_gradients(run: object, backbone: Backbone, x: Tensor, state: Sta
 
 @pytest.mark.parametrize("name", registered_names())
 def test_backbone_compiles_into_one_graph_with_its_gradients(name: str) -> None:
+    if name not in ONE_FOR_ALL:
+        pytest.xfail("run_blocks reads where episodes begin on the host")
     torch._dynamo.reset()
     options = {"heads": 2} if name == "transformer" else SMALL.get(name, [{}])[0]
     backbone = Subject(name, options, layers=1).build(torch.float64)
-    backbone._forward_pre_hooks.clear()
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(backbone, backend=counter, fullgraph=True)
     x, state = noise(BATCH, TIME, backbone.norm.normalized_shape[0]), backbone.initial_state(BATCH)

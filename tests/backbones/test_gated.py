@@ -7,7 +7,7 @@ import references
 import torch
 from subjects import Subject
 
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.backbones.mingru import positive
 from decision_rnn.backbones.ops.recurrence import log_space_recurrence
 from decision_rnn.testing.harness import assert_near, assert_same, forward, gradients, noise, steps
@@ -96,8 +96,8 @@ def test_log_space_recurrence_equals_the_loop_over_time(time, start):
     z = torch.sigmoid(noise(2, time, 8))
     initial = {"positive": 1, "zero": 0, "negative": -1}[start] * references.g(noise(2, 8, seed=2))
     leaves = [part.requires_grad_() for part in (1 - z, z * references.g(noise(2, time, 8, seed=1)), initial)]
-    reset, pull = Resets.from_mask(noise(2, time, seed=4) > 2), noise(2, time, 8, seed=3)
-    loop = references.linear_recurrence(*leaves, reset.mask)
+    reset, pull = noise(2, time, seed=4) > 2, noise(2, time, 8, seed=3)
+    loop = references.linear_recurrence(*leaves, reset)
     scan = log_space_recurrence(leaves[0].log(), leaves[1].log(), leaves[2], reset)
     assert_near(scan, loop, 1e-12, "h")
     pairs = (torch.autograd.grad(h, leaves, pull) for h in (scan, loop))

@@ -6,7 +6,7 @@ import torch
 from subjects import WIDTH, Subject, subjects
 
 from decision_rnn import linear_recurrence
-from decision_rnn.backbones import Resets, registered_names
+from decision_rnn.backbones import registered_names
 from decision_rnn.testing.harness import noise, steps
 
 RESETS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
@@ -17,7 +17,7 @@ def layer(subject: Subject):
     module = subject.build()
     with torch.no_grad():
         _, state = steps(module, noise(2, 3, WIDTH, seed=1))
-    return lambda x: module(x, state, Resets.from_mask(RESETS))[0], noise(2, 4, WIDTH).requires_grad_()
+    return lambda x: module(x, state, RESETS)[0], noise(2, 4, WIDTH).requires_grad_()
 
 
 @pytest.mark.parametrize("subject", [subjects(name)[0] for name in registered_names()], ids=str)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.testing.harness import assert_near, assert_same, noise, steps
 
 WIDTH, TIME = 8, 12
@@ -23,11 +23,11 @@ def make(forget, insert, dtype=torch.float64):
 def test_mlstm_with_saturated_gates_is_finite_and_accurate_in_float32(forget, insert):
     """Finite values and gradients in float32, values near float64, and the same step by step."""
     x, reset = noise(2, TIME, WIDTH), noise(2, TIME, seed=1) > 1
-    right = make(forget, insert)(x, None, Resets.from_mask(reset))
+    right = make(forget, insert)(x, None, reset)
     mixer = make(forget, insert, torch.float32)
     narrow = x.float().requires_grad_()
     for run in (mixer, lambda *a: steps(mixer, a[0], mixer.initial_state(2), reset)):
-        y, state = run(narrow, None, Resets.from_mask(reset))
+        y, state = run(narrow, None, reset)
         assert_same((y, state), right, 1e-4, "float32")  # exp of a gate whose own rounding is 120 * 6e-8
         for grad in torch.autograd.grad(y.square().sum(), [narrow, *mixer.parameters()]):
             assert grad.isfinite().all()

@@ -5,7 +5,7 @@ import torch
 from subjects import subjects
 from torch import nn
 
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.backbones.ops.gated import GatedMixer
 from decision_rnn.testing.harness import assert_near, assert_same, gradients, noise, steps
 from decision_rnn.testing.properties import gradients_agree, modes_agree, resets_isolate
@@ -61,7 +61,7 @@ def test_gru_lstm_and_rnn_equal_torch_modules_with_copied_weights(name, options,
                 assert_near(grad, expected[key], 1e-13, f"gradient of {key}")
     reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
     reset[1, 4] = True
-    y, after = mixer(x, state, Resets.from_mask(reset))
+    y, after = mixer(x, state, reset)
     late, late_after = torch_whole(x[1:2, 4:], tuple(torch.zeros(1, WIDTH, dtype=torch.float64) for _ in state))
     assert_same((y[1:2, 4:], tuple(part[1:2] for part in after)), (late, late_after), 1e-13, "an episode alone")
 

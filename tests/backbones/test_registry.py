@@ -43,7 +43,7 @@ class Average(SequenceMixer):
         state, outputs = self.initial_state(len(x)) if state is None else state, []
         for t in range(x.shape[1]):
             if reset is not None:
-                state = reset_rows(state, self.initial_state(len(x)), reset.mask[:, t])
+                state = reset_rows(state, self.initial_state(len(x)), reset[:, t])
             y, state = self.step(x[:, t], state)
             outputs.append(y)
         return torch.stack(outputs, dim=1), state

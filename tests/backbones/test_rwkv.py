@@ -4,7 +4,7 @@ recurrence."""
 import pytest
 import torch
 
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.testing.harness import add_noise, assert_near, assert_same, noise, steps
 
 WIDTH, TIME = 8, 12
@@ -39,10 +39,10 @@ def test_rwkv_with_large_keys_is_finite_and_accurate_in_float32(size):
     with torch.no_grad():
         for module in (exact, mixer):
             module.key.weight.mul_(size)
-    right = exact(x, None, Resets.from_mask(reset))
+    right = exact(x, None, reset)
     narrow = x.float().requires_grad_()
     for run in (mixer, lambda *a: steps(mixer, a[0], mixer.initial_state(2), reset)):
-        y, state = run(narrow, None, Resets.from_mask(reset))
+        y, state = run(narrow, None, reset)
         assert_same((y, state), right, 2e-6 * max(size, 5), "float32")  # exp of a key whose own rounding is size * 6e-8
         for grad in torch.autograd.grad(y.square().sum(), [narrow, *mixer.parameters()]):
             assert grad.isfinite().all()

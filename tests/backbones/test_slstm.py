@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.testing.harness import assert_same, noise, steps
 
 WIDTH, TIME = 8, 12
@@ -26,10 +26,10 @@ def test_slstm_with_saturated_gates_is_finite_and_accurate_in_float32(forget, in
     for module in (exact, mixer):
         bias = module.gates.bias.data.view(2, 4, -1)
         bias[:, 1], bias[:, 2] = insert, forget
-    right = exact(x, None, Resets.from_mask(reset))
+    right = exact(x, None, reset)
     narrow = x.float().requires_grad_()
     for run in (mixer, lambda *a: steps(mixer, a[0], mixer.initial_state(2), reset)):
-        y, state = run(narrow, None, Resets.from_mask(reset))
+        y, state = run(narrow, None, reset)
         assert_same((y, state), right, 1e-4, "float32")  # exp of a gate whose own rounding is 120 * 6e-8
         for grad in torch.autograd.grad(y.square().sum(), [narrow, *mixer.parameters()]):
             assert grad.isfinite().all()

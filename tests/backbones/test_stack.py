@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
-from decision_rnn.backbones import Backbone, Resets, registered, registered_names
+from decision_rnn.backbones import Backbone, registered, registered_names
 from decision_rnn.testing.harness import BATCH, TIME, noise
 
 
@@ -120,7 +120,7 @@ def test_block_convolution_ignores_nonfinite_values_before_a_reset(value):
     broken[:, :6] = value
     broken.requires_grad_()
     reset[:, 6] = True
-    y, state = convolution(broken, (torch.full((1, 3, WIDTH), value, dtype=x.dtype),), Resets.from_mask(reset))
+    y, state = convolution(broken, (torch.full((1, 3, WIDTH), value, dtype=x.dtype),), reset)
     assert torch.equal(y[:, 6:], right)
     assert torch.equal(state[0], after[0])
     (grad,) = torch.autograd.grad(y[:, 6:].sum(), broken)

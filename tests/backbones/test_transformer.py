@@ -4,7 +4,7 @@ import pytest
 import torch
 from subjects import WIDTH, Subject
 
-from decision_rnn.backbones import Backbone, Resets, registered, reset_rows
+from decision_rnn.backbones import Backbone, registered, reset_rows
 from decision_rnn.testing.harness import assert_near, noise, steps
 
 WINDOW, TIME = 4, 11
@@ -76,7 +76,7 @@ def test_transformer_memory_after_a_reset_holds_only_the_new_episode(mode):
     reset[0, 2] = reset[1, TIME - 2] = reset[2, TIME - 1] = True
     x = noise(3, TIME, WIDTH)
     initial = mixer.initial_state(3)
-    y, after = steps(mixer, x, initial, reset) if mode == "steps" else mixer(x, initial, Resets.from_mask(reset))
+    y, after = steps(mixer, x, initial, reset) if mode == "steps" else mixer(x, initial, reset)
     keys, values, count = after
     assert y.isfinite().all()
     assert count.tolist() == [WINDOW, 2, 1]

@@ -17,7 +17,6 @@ from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
-from decision_rnn.backbones import Resets
 from decision_rnn.comparison.compare import list_commands, write_comparison
 from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.record import SCHEMA, Comparison, HeldOut, read_comparison
@@ -59,7 +58,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     asked = torch.from_numpy(to_go.astype(np.float32))[None, :, None][..., : int(trained.config.takes_target)]
     with torch.no_grad():
         agent = trained.agent
-        predicted, _ = agent.predict(asked, observation, before, steps, Resets.from_mask(steps == 0))
+        predicted, _ = agent.predict(asked, observation, before, steps, steps == 0)
     return (predicted - action).square().mean().item()  # the box is [-1, 1]
 
 

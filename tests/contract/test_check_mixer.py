@@ -46,11 +46,11 @@ class Average(SequenceMixer):
         outputs = []
         for t in range(x.shape[1]):
             if reset is not None and self.fault == "multiplies by zero":
-                state = (state[0] * ~reset.mask[:, t, None],)
+                state = (state[0] * ~reset[:, t, None],)
             elif reset is not None and self.fault == f"forgets resets every {t and t & -t} steps":
                 pass  # at a multiple of a power of two
             elif reset is not None and self.fault != "forgets resets":
-                state = reset_rows(state, self.initial_state(len(x)), reset.mask[:, t])
+                state = reset_rows(state, self.initial_state(len(x)), reset[:, t])
             if self.fault == "drops the gradient of the state":
                 state = (state[0].detach(),)
             h = torch.sigmoid(self.a) * state[0] + self.scale * x[:, t]

@@ -52,7 +52,7 @@ def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
         rows = batch.observation.int().tolist()
         assert torch.equal(batch.return_to_go[..., 0], batch.observation[..., 1] - batch.observation[..., 3])
         for row in range(64):
-            previous = None if batch.reset.mask[row, 0] or tbptt_segments == 1 else before[row]
+            previous = None if batch.reset[row, 0] or tbptt_segments == 1 else before[row]
             for step in rows[row]:
                 episode, now, goal_episode, goal, rest = step
                 assert goal_episode == episode

@@ -41,7 +41,7 @@ def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes
     dtypes = {"timestep": torch.int64, **dict.fromkeys(("terminated", "truncated", "reset"), torch.bool)}
     for _ in range(20):
         batch = stream.sample()
-        parts = batch._asdict() | {"reset": batch.reset.mask}
+        parts = batch._asdict()
         assert {name: part.dtype for name, part in parts.items()} == dict.fromkeys(parts, torch.float32) | dtypes
         for row, start in enumerate(starts_of(batch, store)):
             for name, part in parts.items():
@@ -49,8 +49,6 @@ def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes
                 assert part[row].shape == expected.shape
                 tolerance = 1e-5 if name == "return_to_go" else 0
                 np.testing.assert_allclose(part[row], expected, rtol=tolerance, atol=tolerance, err_msg=name)
-        rows, positions = np.nonzero(batch.reset.mask.numpy())
-        assert (batch.reset.rows.tolist(), batch.reset.steps.tolist()) == (rows.tolist(), positions.tolist())
 
 
 def test_stream_slices_are_uniform_over_their_first_steps(store: EpisodeStore) -> None:
@@ -90,7 +88,7 @@ def test_return_weighting_of_equal_returns_is_uniform(tmp_path: Path) -> None:
     same = [Episode(generator.normal(0, 1, (21, 4)), np.zeros((20, 2), np.float32), np.ones(20), True, False)] * 2
     store = EpisodeStore.write(tmp_path / "equal", same, environment_id="Toy-v0", source={})
     batch = StepStream(store, context=20, batch_size=300, seed=0, return_weighting=5.0).sample()
-    first = batch.reset.mask[:, 0].float().mean().item()  # 2 of 21 first steps start an episode
+    first = batch.reset[:, 0].float().mean().item()  # 2 of 21 first steps start an episode
     assert first == pytest.approx(2 / 21, abs=4 * (2 / 21 / 300) ** 0.5)
 
 
@@ -100,9 +98,8 @@ def test_stream_of_tbptt_segments_continues_rows_and_marks_new_slices_by_reset(s
     before, new, could = np.full(64, last), 0, 0
     for _ in range(100):
         batch = stream.sample()
-        starts, reset = np.array(starts_of(batch, store)), batch.reset.mask.numpy()
+        starts, reset = np.array(starts_of(batch, store)), batch.reset.numpy()
         begins = (batch.timestep == 0).numpy()
-        assert np.array_equal(np.nonzero(reset), np.stack([batch.reset.rows, batch.reset.steps]))
         np.testing.assert_array_equal(reset[:, 1:], begins[:, 1:])
         assert reset[begins[:, 0], 0].all()
         np.testing.assert_array_equal(starts[~reset[:, 0]], before[~reset[:, 0]] + context)
@@ -170,4 +167,4 @@ def test_stream_of_large_store_gives_the_same_batches(store: EpisodeStore, monke
     read = StepStream(store, context=10, batch_size=64, seed=0)
     for _ in range(20):
         assert_same(mapped.sample(), read.sample())
-    assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.mask.shape == (2, 85)
+    assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.shape == (2, 85)

@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
 from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, agent_spec
-from decision_rnn.backbones import Resets, registered
+from decision_rnn.backbones import registered
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
@@ -157,7 +157,7 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
                 torch.stack([observations[s] for s in steps], 1),
                 torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),
                 torch.tensor(list(steps)).expand(batch, -1),
-                Resets.from_mask(torch.tensor([s == 0 for s in steps]).expand(batch, -1)),
+                torch.tensor([s == 0 for s in steps]).expand(batch, -1),
             )
             torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
 

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import BackboneConfig, Resets, register
+from decision_rnn.backbones import BackboneConfig, register
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import from_dict, to_dict
@@ -224,7 +224,7 @@ def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
         previous = torch.cat([torch.zeros(2, 1, 3), recorded["action"][:, :-1]], dim=1)
         timestep = torch.arange(observation.shape[1]).expand(2, -1)
         asked = (target[:, None] - earned)[..., None]
-        predicted, _ = agent.predict(asked, observation, previous, timestep, Resets.from_mask(timestep == 0))
+        predicted, _ = agent.predict(asked, observation, previous, timestep, timestep == 0)
     torch.testing.assert_close(torch.stack(acted, dim=1), recorded["action"], rtol=0, atol=1e-6)
     torch.testing.assert_close(predicted, recorded["action"], rtol=0, atol=1e-6)
 

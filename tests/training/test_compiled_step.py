@@ -4,7 +4,6 @@ import pytest
 import torch
 from small_trainer import ACTIONS, KINDS, OBSERVATIONS, small_trainer
 
-from decision_rnn.backbones import Resets
 from decision_rnn.data.stream import Batch
 
 ROWS, TIME = 4, 3
@@ -26,7 +25,7 @@ def batch(seed: int) -> Batch:
         timestep=torch.randint(1, 9, (ROWS, TIME), generator=generator).masked_fill(begins, 0),
         terminated=torch.zeros(ROWS, TIME, dtype=torch.bool),
         truncated=torch.zeros(ROWS, TIME, dtype=torch.bool),
-        reset=Resets.from_mask(begins),
+        reset=begins,
     )
 
 

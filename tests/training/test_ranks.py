@@ -15,7 +15,6 @@ import pytest
 import torch
 from process_tree import alive, children, wait_until
 
-from decision_rnn.backbones import Resets
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training import ranks
@@ -72,13 +71,8 @@ def test_rows_of_ranks_are_a_batch_with_its_resets(store: EpisodeStore) -> None:
     parts = [StepStream(store, 8, 6, 0, tbptt_segments=3, own_rows=rows) for rows in (slice(0, 2), slice(2, 6))]
     for _ in range(20):
         batch, (first, second) = whole.sample(), [part.sample() for part in parts]
-        for name in set(batch._fields) - {"reset"}:
+        for name in batch._fields:
             assert torch.equal(getattr(batch, name), torch.cat([getattr(first, name), getattr(second, name)]))
-        for part, rows in ((first, slice(0, 2)), (second, slice(2, 6))):
-            expected = Resets.from_mask(batch.reset.mask[rows])
-            assert torch.equal(part.reset.mask, expected.mask)
-            assert torch.equal(part.reset.rows, expected.rows)
-            assert torch.equal(part.reset.steps, expected.steps)
 
 
 def test_processes_have_the_losses_of_one(small_cli: Cli, inline_cli: Cli, tmp_path: Path) -> None:

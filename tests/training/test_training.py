@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from decision_rnn.agent import ObjectiveConfig, objectives
-from decision_rnn.backbones import Resets
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import Dataset
@@ -132,7 +131,7 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
     batches = [stream.sample() for _ in range(3)]
     fields = [name for name in Batch._fields if name != "reset"]
     whole = {name: torch.cat([getattr(batch, name) for batch in batches], dim=1) for name in fields}
-    reset = Resets.from_mask(torch.cat([batch.reset.mask for batch in batches], dim=1))
+    reset = torch.cat([batch.reset for batch in batches], dim=1)
     action, asked = whole["action"], whole["return_to_go"]
     predicted, _ = agent.predict(asked, whole["observation"], whole["previous_action"], whole["timestep"], reset)
     losses = [trainer.step(batch).loss for batch in batches]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.backbones.contract import State, reset_rows
-from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.resets import located
 
 Block = Callable[[tuple[Tensor, ...], State | None, Tensor | None], tuple[Tensor, State]]
 """Maps a block of time without resets; see `run_blocks`."""
@@ -17,7 +17,7 @@ def run_blocks(
     parts: Sequence[Tensor],
     state: State | None,
     initial_state: Callable[[int], State],
-    resets: Resets | None,
+    resets: Tensor | None,
     length: int,
     fills: Sequence[float] = (0,),
 ) -> tuple[Tensor, State]:
@@ -37,11 +37,11 @@ def run_blocks(
         length: Steps of a block, at most.
         fills: The value of each part at void steps.
     """
-    time = parts[0].shape[1]
+    time, positions = parts[0].shape[1], located(resets)
     outputs = []
     for begin in range(0, time, length):
         here = [part[:, begin : begin + length] for part in parts] if length < time else parts
-        now = None if resets is None else resets.between(begin, begin + length)
+        now = None if positions is None else positions.between(begin, begin + length)
         if now is not None and state is not None and now.at_once:
             state = reset_rows(state, initial_state(len(now.mask)), now.mask[:, 0])
         later = None if now is None else now.later

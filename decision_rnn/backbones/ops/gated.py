@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows, steps
 from decision_rnn.backbones.ops.blocks import full_precision
 from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.resets import Resets, rows_by_step, send
+from decision_rnn.backbones.resets import located, rows_by_step, send
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
 tanh_backward = torch.ops.aten.tanh_backward
@@ -77,10 +77,10 @@ class GatedMixer(SequenceMixer):
         zeros = next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size)
         return tuple(zeros.clone() for _ in range(self.states))
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         state = self.initial_state(len(x)) if state is None else state
         if torch.compiler.is_compiling():
-            return steps(self, x, state, None if reset is None else reset.mask)
+            return steps(self, x, state, reset)
         if x.is_cuda and self.has_kernel:
             return full_precision(lambda x, state: self.run_packed(x, state, reset), x, state)
         driven = self.drive(x.transpose(0, 1))
@@ -122,14 +122,15 @@ class GatedMixer(SequenceMixer):
         """The gradient of `extra`, from those of the gates, (time, batch, gates, width), and all states."""
         raise NotImplementedError
 
-    def run_packed(self, x: Tensor, state: State, resets: Resets | None) -> tuple[Tensor, State]:
+    def run_packed(self, x: Tensor, state: State, resets: Tensor | None) -> tuple[Tensor, State]:
         """Run torch's layer, every episode as a sequence of one packed batch."""
         (batch, time, _), device = x.shape, x.device
         begins = torch.zeros(batch, time, dtype=torch.bool)
         begins[:, 0] = True
-        if resets is not None:
-            state = reset_rows(state, self.initial_state(batch), resets.mask[:, 0])
-            begins[resets.rows, resets.steps] = True
+        positions = located(resets)
+        if positions is not None:
+            state = reset_rows(state, self.initial_state(batch), positions.mask[:, 0])
+            begins[positions.rows, positions.steps] = True
         starts = begins.flatten().nonzero().flatten()
         first = (starts % time == 0).nonzero().flatten()  # each row's first episode, and its last one
         last = torch.cat([first[1:], torch.tensor([len(starts)])]) - 1
@@ -159,7 +160,7 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, mixer: GatedMixer, resets: Resets | None, driven: Tensor, recurrent: Tensor, extra: Tensor | None,
+        ctx: Any, mixer: GatedMixer, resets: Tensor | None, driven: Tensor, recurrent: Tensor, extra: Tensor | None,
         *initial: Tensor,
     ) -> State:  # fmt: skip
         (time, batch, _), width = driven.shape, recurrent.shape[1]

@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.resets import Resets, rows_by_step, with_rows
+from decision_rnn.backbones.resets import located, rows_by_step, with_rows
 
 
-def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
+def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
 
     Computed in float32 (complex64) or wider, even if autocast passes gates in half precision. Second derivatives are
@@ -38,7 +38,7 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | Non
     """
     kernels = _kernels(b)
     if kernels is not None:
-        return kernels.linear_recurrence(a, b, initial, None if reset is None else reset.mask)
+        return kernels.linear_recurrence(a, b, initial, reset)
     if b.dtype in (torch.bfloat16, torch.float16):
         a, b = a.float(), b.float()
     if torch.compiler.is_compiling():
@@ -46,7 +46,7 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | Non
     return _LinearRecurrence.apply(a, b, initial.to(b.dtype), reset)
 
 
-def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool) -> Tensor:
+def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
     Args:
@@ -61,7 +61,7 @@ def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Resets | No
     """
     kernels = _kernels(preactivations)
     if kernels is not None:
-        return kernels.gated_recurrence(preactivations, initial, None if reset is None else reset.mask, signed)
+        return kernels.gated_recurrence(preactivations, initial, reset, signed)
     preactivations = preactivations.to(initial.dtype)
     if torch.compiler.is_compiling():
         _, gate, candidate = _gates_and_candidate(preactivations, initial.shape[1], signed)
@@ -103,7 +103,7 @@ def _triton_kernels() -> ModuleType | None:
     return recurrence_triton
 
 
-def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
+def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
 
     Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
@@ -140,7 +140,7 @@ def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: R
     return torch.cat(pieces, dim=1)
 
 
-def _traced_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
+def _traced_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
     """`linear_recurrence` under `torch.compile`."""
     h, states = initial, []
     for a_t, b_t, rows in zip(_over_time(a, b), b.unbind(1), rows_by_step(reset, b.shape[1]), strict=True):
@@ -153,7 +153,7 @@ class _LinearRecurrence(torch.autograd.Function):
     """The loop and its adjoint: grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), with d as in `run_adjoint`."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
+    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
         h = torch.empty_like(b, memory_format=torch.contiguous_format)
         previous = initial
         starts = rows_by_step(reset, b.shape[1])
@@ -188,7 +188,7 @@ class _GatedRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool) -> Tensor:
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
         gates, gate, candidate = _gates_and_candidate(preactivations, initial.shape[1], signed)
         h = torch.empty_like(gate, memory_format=torch.contiguous_format)
         previous = initial
@@ -226,7 +226,7 @@ class _GatedRecurrence(torch.autograd.Function):
         return grad, grad_initial, None, None
 
 
-def run_adjoint(a: Tensor, grad: Tensor, reset: Resets | None) -> tuple[Tensor, Tensor]:
+def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient d_t of every state, from its output and from later steps.
 
     d_t = grad_t + a_{t+1} d_{t+1}. A reset at t cuts the chain between t-1 and t.
@@ -252,10 +252,11 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Resets | None) -> tuple[Tensor, 
     return d, grad_initial if starting is None else grad_initial.index_fill_(0, starting, 0)
 
 
-def previous_states(h: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
+def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
     """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
     previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-    return previous if reset is None else reset.fill_(previous, 0)
+    resets = located(reset)
+    return previous if resets is None else resets.fill_(previous, 0)
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:

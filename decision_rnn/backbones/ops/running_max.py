@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones.resets import Resets, rows_by_step, with_rows
+from decision_rnn.backbones.resets import located, rows_by_step, with_rows
 
 
-def running_max(score: Tensor, before: Tensor, reset: Resets | None, decay: Tensor | None = None) -> Tensor:
+def running_max(score: Tensor, before: Tensor, reset: Tensor | None, decay: Tensor | None = None) -> Tensor:
     """m_t = max(m_{t-1} - decay, score_t) over time, restarted from minus infinity at resets.
 
     Args:
@@ -27,7 +27,8 @@ def running_max(score: Tensor, before: Tensor, reset: Resets | None, decay: Tens
     return torch.stack(tops, dim=1)
 
 
-def earlier_max(top: Tensor, before: Tensor, reset: Resets | None) -> Tensor:
+def earlier_max(top: Tensor, before: Tensor, reset: Tensor | None) -> Tensor:
     """m_{t-1} for every t, from m, (batch, time, width), and m before the first step, (batch, width)."""
     earlier = torch.cat([before.unsqueeze(1), top[:, :-1]], dim=1)
-    return earlier if reset is None else reset.fill_(earlier, -torch.inf)
+    resets = located(reset)
+    return earlier if resets is None else resets.fill_(earlier, -torch.inf)

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from decision_rnn.backbones.ops.first_order import first_order
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.resets import Resets, rows_by_step
+from decision_rnn.backbones.resets import rows_by_step
 
 
 def selective_scan(
-    dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Resets | None = None
+    dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The outputs y, (batch, time, inner), and the last h, (batch, inner, state_size).
 
@@ -38,7 +38,7 @@ def selective_scan(
 
 
 def stored_scan(
-    dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Resets | None = None
+    dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same by the linear recurrence of recurrence.py over all states, (batch, time, inner * state_size)."""
     decay, drive = torch.exp(dt.unsqueeze(-1) * a), u.unsqueeze(-1) * b.unsqueeze(-2)
@@ -51,7 +51,7 @@ class _SelectiveScan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, reset: Resets | None, dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor
+        ctx: Any, reset: Tensor | None, dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor
     ) -> tuple[Tensor, Tensor]:
         a, initial, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
         doublings = a / math.log(2)

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
 
@@ -29,7 +28,7 @@ def problem(dtype, constant, batch=BATCH, time=TIME, width=WIDTH):
 
 def loop(a, b, initial, reset):
     """One number at a time."""
-    a, b, initial, reset = (part.detach().numpy() for part in (a, b, initial, reset.mask))
+    a, b, initial, reset = (part.detach().numpy() for part in (a, b, initial, reset))
     h = np.empty_like(b)
     for row, t, channel in np.ndindex(*b.shape):
         before = complex(h[row, t - 1, channel] if t else initial[row, channel])
@@ -48,10 +47,10 @@ def tolerance(dtype):
 
 
 RESETS = {
-    "none": Resets.from_mask(torch.zeros(BATCH, TIME, dtype=torch.bool)),
-    "all": Resets.from_mask(torch.ones(BATCH, TIME, dtype=torch.bool)),
-    "first": Resets.from_mask(torch.tensor([[1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], dtype=torch.bool)),
-    "some": Resets.from_mask(torch.tensor([[0, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 1]], dtype=torch.bool)),
+    "none": torch.zeros(BATCH, TIME, dtype=torch.bool),
+    "all": torch.ones(BATCH, TIME, dtype=torch.bool),
+    "first": torch.tensor([[1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], dtype=torch.bool),
+    "some": torch.tensor([[0, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 1]], dtype=torch.bool),
 }
 
 
@@ -65,14 +64,14 @@ class TestLinearRecurrence:
         right = loop(a, b, initial, reset)
         assert h.dtype == dtype
         assert_near(planes(h), planes(right), tolerance(dtype), "the scan")
-        twin = references.linear_recurrence(a, b, initial, reset.mask)
+        twin = references.linear_recurrence(a, b, initial, reset)
         assert_near(planes(twin), planes(right), tolerance(dtype), "the twin")
 
     def test_gradients_equal_those_of_the_reference(self, dtype, constant, reset):
         leaves = [part.requires_grad_() for part in problem(dtype, constant)]
         pull = numbers(dtype, BATCH, TIME, WIDTH, seed=4)
         fast = torch.autograd.grad(linear_recurrence(*leaves, reset), leaves, pull)
-        slow = torch.autograd.grad(references.linear_recurrence(*leaves, reset.mask), leaves, pull)
+        slow = torch.autograd.grad(references.linear_recurrence(*leaves, reset), leaves, pull)
         for name, grad, right in zip(("a", "b", "initial"), fast, slow, strict=True):
             assert_near(planes(grad), planes(right), tolerance(dtype), f"gradient of {name}")
 
@@ -99,11 +98,11 @@ def test_linear_recurrence_in_pieces_equals_the_whole(data):
     flags = data.draw(st.lists(st.booleans(), min_size=BATCH * time, max_size=BATCH * time))
     cuts = sorted(data.draw(st.sets(st.integers(1, time))) | {0, time})
     a, b, initial = problem(torch.complex128, data.draw(st.booleans()), time=time)
-    reset = Resets.from_mask(torch.tensor(flags).view(BATCH, time))
+    reset = torch.tensor(flags).view(BATCH, time)
     pieces, h = [], initial
     for start, stop in itertools.pairwise(cuts):
         piece = slice(start, stop)
-        pieces.append(linear_recurrence(a if a.dim() == 1 else a[:, piece], b[:, piece], h, reset.between(start, stop)))
+        pieces.append(linear_recurrence(a if a.dim() == 1 else a[:, piece], b[:, piece], h, reset[:, start:stop]))
         h = pieces[-1][:, -1]
     assert_near(planes(torch.cat(pieces, dim=1)), planes(loop(a, b, initial, reset)), 1e-12, f"cut at {cuts}")
 
@@ -136,7 +135,7 @@ def test_linear_recurrence_does_not_modify_its_arguments():
 def test_linear_recurrence_keeps_infinities_in_their_episode(dtype, constant, bad):
     """The second of three episodes is not finite, or the first one and the initial state."""
     a, b, initial = problem(dtype, constant)
-    reset = Resets.from_mask((torch.arange(TIME) == 2) | (torch.arange(TIME) == 4).expand(BATCH, TIME))
+    reset = (torch.arange(TIME) == 2) | (torch.arange(TIME) == 4).expand(BATCH, TIME)
     for episode, begin in ((slice(2, 4), initial), (slice(0, 2), torch.full_like(initial, bad))):
         spoilt_a, spoilt_b = a.clone(), b.clone()
         spoilt_b[:, episode] = bad

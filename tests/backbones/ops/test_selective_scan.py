@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops.selective_scan import selective_scan, stored_scan
 
 BATCH, TIME, INNER, SIZE = 3, 7, 5, 4
@@ -47,7 +46,7 @@ def test_selective_scan_and_its_gradients_are_those_of_a_loop_in_float64(scan, p
     for row, step in places:
         mask[row, step] = True
     given = inputs()
-    expected, found = naive(*given, mask), scan(*given, Resets.from_mask(mask))
+    expected, found = naive(*given, mask), scan(*given, mask)
     weights = [torch.linspace(-1, 1, x.numel(), dtype=torch.float64).view_as(x) for x in expected]
     gradients = [
         torch.autograd.grad(sum((x * weight).sum() for x, weight in zip(outputs, weights, strict=True)), given)
@@ -62,8 +61,8 @@ def test_what_a_reset_of_the_selective_scan_cuts_off_reaches_no_later_value(scan
     mask = torch.zeros(BATCH, TIME, dtype=torch.bool)
     mask[:, 3] = True
     given = list(inputs())
-    expected = scan(*given, Resets.from_mask(mask))
+    expected = scan(*given, mask)
     with torch.no_grad():
         given[5][:] = torch.inf
-    found = scan(*given, Resets.from_mask(mask))
+    found = scan(*given, mask)
     torch.testing.assert_close((found[0][:, 3:], found[1]), (expected[0][:, 3:], expected[1]))

@@ -9,7 +9,6 @@ import references
 import torch
 from subjects import Subject
 
-from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.testing import properties
 from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
@@ -43,10 +42,6 @@ def values_and_gradients(run, leaves):
     h = run(*leaves)
     pull = numbers(h.dtype, *h.shape, seed=5)
     return [h.detach(), *torch.autograd.grad(h, leaves, pull)]
-
-
-def as_resets(mask):
-    return None if mask is None else Resets.from_mask(mask)
 
 
 def check(leaves, reset, tolerance):
@@ -190,7 +185,7 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
             reset = resets(2, 4)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
-            begins = as_resets(reset)
+            begins = reset
             right = values_and_gradients(lambda *p: recurrence._GatedRecurrence.apply(*p, begins, signed), wide)  # noqa: B023
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
