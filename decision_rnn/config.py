@@ -21,7 +21,7 @@ from decision_rnn.agent.config import (
     ReturnToGoConfig,
     SupervisedConfig,
 )
-from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, outlasts
+from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import (
     AUTO,
@@ -71,7 +71,7 @@ class TrainingConfig:
         tbptt_segments: Number of consecutive segments that a row of the batch reads, on average, before it restarts at
             a random place. The state is carried from one segment to the next, the gradient is not (truncated
             backpropagation through time). 1: every segment starts from the initial state. Default: 50 where the state
-            outlasts a segment (`backbone.memory` is `context` or more; aaren's never fades), 1 otherwise.
+            outlasts a segment (`backbone.init_half_life` is `context` or more; aaren's never fades), 1 otherwise.
         segment_start: Where segments begin: `anywhere` in the data, or with an `episode`.
         goal_relabeling: Which goals the agent is given in observations that have a `desired_goal`: `none` for those of
             the data, or `hindsight` for what the episode went on to reach (`achieved_goal`). A return-to-go is then
@@ -244,7 +244,7 @@ class RunConfig:
     @property
     def tbptt_segments(self) -> int:
         """Consecutive segments of a row of the batch: if none are set, 50 where the state outlasts one, else 1."""
-        default = DEFAULT_TBPTT_SEGMENTS if outlasts(self.backbone, self.training.context) else 1
+        default = DEFAULT_TBPTT_SEGMENTS if memory_exceeds(self.backbone, self.training.context) else 1
         return self.training.tbptt_segments or default
 
     @property

@@ -23,12 +23,11 @@ def parse(*arguments: str) -> object:
 
 
 def test_command_line_sets_options_of_every_config_section() -> None:
-    words = (
-        "hopper-medium --backbone lru --backbone.memory=90 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
-    )
+    words = "hopper-medium --backbone lru --backbone.init_half_life=90 --training.steps 7 --seed 3"
+    words += " --training.learning_rate=1e-4"
     words += " --agent.tokens interleaved --condition none --evaluation.target_returns [3000,10]"
     config = parse(*words.split())
-    assert (config.dataset, config.seed, config.backbone.name, config.backbone.memory) == (
+    assert (config.dataset, config.seed, config.backbone.name, config.backbone.init_half_life) == (
         "hopper-medium",
         3,
         "lru",
@@ -113,7 +112,7 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("dataset: hopper-medium\nbackbone: {name: lru, memory: 80}\ntraining: {steps: 5, context: 7}\n")
     config = parse("--config", str(file), "--training.steps", "6")
-    assert (config.backbone.name, config.backbone.memory) == ("lru", 80)
+    assert (config.backbone.name, config.backbone.init_half_life) == ("lru", 80)
     assert (config.training.steps, config.training.context) == (6, 7)
     file.write_text("dataset: d4rl/hopper-medium-v2\npath: here.hdf5\nbackbone: minlstm\n")
     assert (parse("--config", str(file)).backbone.name, parse("--config", str(file)).path) == ("minlstm", "here.hdf5")
@@ -123,14 +122,14 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "slices"),
     [
-        ("--backbone gru --backbone.memory 21", 50),
-        ("--backbone gru --backbone.memory 19", 1),
-        ("--backbone gru --backbone.memory 20 --training.context 21", 1),
+        ("--backbone gru --backbone.init_half_life 21", 50),
+        ("--backbone gru --backbone.init_half_life 19", 1),
+        ("--backbone gru --backbone.init_half_life 20 --training.context 21", 1),
         ("--backbone aaren", 50),
         ("--backbone transformer", 1),
         ("--backbone mlp", 1),
-        ("--backbone lru --backbone.memory 100 --training.tbptt_segments 1", 1),
-        ("--backbone lru --backbone.memory 1 --training.tbptt_segments 7", 7),
+        ("--backbone lru --backbone.init_half_life 100 --training.tbptt_segments 1", 1),
+        ("--backbone lru --backbone.init_half_life 1 --training.tbptt_segments 7", 7),
     ],
 )
 def test_tbptt_segments_default_is_50_where_the_state_outlasts_a_slice_and_1_elsewhere(words: str, slices: int) -> None:

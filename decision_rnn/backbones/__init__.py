@@ -33,4 +33,4 @@ from decision_rnn.backbones.matching import count_parameters as count_parameters
 from decision_rnn.backbones.matching import match_parameters as match_parameters
 from decision_rnn.backbones.stack import Backbone as Backbone
 from decision_rnn.backbones.time_scales import FadingConfig as FadingConfig
-from decision_rnn.backbones.time_scales import outlasts as outlasts
+from decision_rnn.backbones.time_scales import memory_exceeds as memory_exceeds

@@ -300,7 +300,7 @@ class SCRNConfig(FadingConfig):
 
     Attributes:
         context_units: Number of context units; `width` if left out.
-        learn_alpha: Whether alpha is trained; otherwise it stays as `memory` sets it.
+        learn_alpha: Whether alpha is trained; otherwise it stays as `init_half_life` sets it.
     """
 
     name: str = "scrn"

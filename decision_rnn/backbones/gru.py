@@ -32,7 +32,7 @@ class GRU(GatedMixer):
     def __init__(self, config: GRUConfig) -> None:
         super().__init__(nn.RNNBase("GRU", config.width, config.width))
         with torch.no_grad():  # torch adds two biases
-            self.cell.all_weights[0][2][config.width : 2 * config.width] += config.keeping_bias(config.width)
+            self.cell.all_weights[0][2][config.width : 2 * config.width] += config.forget_gate_bias(config.width)
 
     @property
     def extra(self) -> Tensor:

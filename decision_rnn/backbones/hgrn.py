@@ -13,8 +13,8 @@ What differs: the paper's gamma is a cumulative sum of a softmax over layers; he
 sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the same
 sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that all layers share. A layer
 alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from that of a gate that is
-half open above its bound (one step in the first layer) to `memory`. Norm and output gate are those of the authors'
-code, as is theta's start.
+half open above its bound (one step in the first layer) to `init_half_life`. Norm and output gate are those of the
+authors' code, as is theta's start.
 """
 
 import math
@@ -45,7 +45,7 @@ class HGRN(SequenceMixer):
         self.output = nn.Linear(self.planes * width, width)
         self.register_parameter("rise", None)
         self.below: tuple[HGRN, ...] = ()  # in a tuple, since it is not a part of this module
-        self.depth, self.layers, self.memory = 0, config.layers, config.memory
+        self.depth, self.layers, self.init_half_life = 0, config.layers, config.init_half_life
         self._start(0.0)
 
     def place_above(self, below: SequenceMixer) -> None:
@@ -57,7 +57,7 @@ class HGRN(SequenceMixer):
     def _start(self, bound: float) -> None:
         """Set the bias of the forget gate, given its lower bound."""
         shortest = -math.log(2) / math.log((1 + bound) / 2)
-        ends = math.log(max(self.memory, shortest)), math.log(shortest)
+        ends = math.log(max(self.init_half_life, shortest)), math.log(shortest)
         half_lives = torch.exp(torch.linspace(*ends, self.sizes[0], dtype=torch.float64))
         forgotten = -torch.expm1(-math.log(2) / half_lives)
         with torch.no_grad():

@@ -41,7 +41,7 @@ class LRU(SequenceMixer):
         super().__init__()
         width = config.width
         size = width if config.state_size is None else config.state_size
-        kept = config.kept(size)
+        kept = config.decay(size)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
         self.parametrization = config.parametrization
         nu = -torch.log(kept)

@@ -37,7 +37,7 @@ class LSTM(GatedMixer):
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__(nn.RNNBase("LSTM", config.width, config.width))
-        shift = config.keeping_bias(config.width)
+        shift = config.forget_gate_bias(config.width)
         with torch.no_grad():  # torch adds two biases
             self.cell.all_weights[0][2][: 2 * config.width] += torch.cat([-shift, shift])
         bound = config.width**-0.5  # as for all weights of torch.nn.LSTM

@@ -46,7 +46,7 @@ class MinGRU(SequenceMixer):
         self.inner = config.inner
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
         self.gates = nn.Linear(config.width, self.parts * self.inner)
-        self.keep_more(self.gates.bias.data, config.keeping_bias(self.inner))
+        self.keep_more(self.gates.bias.data, config.forget_gate_bias(self.inner))
         projected = config.projection or self.inner != config.width
         self.output = nn.Linear(self.inner, config.width) if projected else nn.Identity()
 

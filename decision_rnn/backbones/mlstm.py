@@ -43,7 +43,7 @@ class MLSTM(SequenceMixer):
         self.output = nn.Linear(config.width, config.width)
         with torch.no_grad():
             self.gates.weight.zero_()
-            self.gates.bias[: config.heads] = config.keeping_bias(config.heads)
+            self.gates.bias[: config.heads] = config.forget_gate_bias(config.heads)
             self.gates.bias[config.heads :].normal_(std=0.1)
 
     def initial_state(self, batch_size: int) -> State:

@@ -64,7 +64,7 @@ class Retention(SequenceMixer):
         cos, sin = rotary_table(CHUNK, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
-        self.register_buffer("gamma", config.kept(config.heads)[:, None, None])
+        self.register_buffer("gamma", config.decay(config.heads)[:, None, None])
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if f"{prefix}gamma" not in state_dict:  # version 0.2 saved none: they were the paper's

@@ -40,7 +40,7 @@ class RWKV(SequenceMixer):
         part = torch.arange(width) / width
         self.mix = nn.Parameter(torch.stack([part.sqrt(), part, part]))  # of r, k and v
         self.receptance, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
-        self.decay_log = nn.Parameter(torch.log(-torch.log(config.kept(width))).float())
+        self.decay_log = nn.Parameter(torch.log(-torch.log(config.decay(width))).float())
         self.bonus = nn.Parameter(torch.tensor(0.3).log() + 0.5 * ((torch.arange(width) + 1) % 3 - 1))
 
     def initial_state(self, batch_size: int) -> State:

@@ -50,7 +50,7 @@ class SCRN(SequenceMixer):
         super().__init__()
         width, units = config.width, config.context_units or config.width
         self.context = nn.Linear(width, units, bias=False)
-        self.beta = nn.Parameter(config.keeping_bias(units), requires_grad=config.learn_alpha)
+        self.beta = nn.Parameter(config.forget_gate_bias(units), requires_grad=config.learn_alpha)
         self.hidden = HiddenUnits(nn.RNNBase("RNN_TANH", width + units, width))
         self.output = nn.Linear(width + units, width)
 

@@ -40,7 +40,7 @@ class SLSTM(SequenceMixer):
         self.recurrent = nn.Parameter(torch.zeros(heads, size, 4 * size))
         self.scale = nn.Parameter(torch.ones(config.width))
         with torch.no_grad():
-            self.gates.bias.view(heads, 4, size)[:, 2] += config.keeping_bias(config.width).view(size, heads).T
+            self.gates.bias.view(heads, 4, size)[:, 2] += config.forget_gate_bias(config.width).view(size, heads).T
 
     def initial_state(self, batch_size: int) -> State:
         heads, size, _ = self.recurrent.shape

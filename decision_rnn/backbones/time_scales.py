@@ -2,8 +2,8 @@
 
 The unit is the half-life: the number of steps after which half of what a channel holds is left, log(1/2) / log(keep) if
 it keeps the fraction `keep` of its state at every step. A layer spreads its channels or heads over half-lives from one
-step to `memory` steps, with as many between 1 and 10 as between 10 and 100, so that at the start some hold the present
-and others the past. Training changes them, except for retention's.
+step to `init_half_life` steps, with as many between 1 and 10 as between 10 and 100, so that at the start some hold
+the present and others the past. Training changes them, except for retention's.
 
 This is the chrono initialisation of Tallec & Ollivier, "Can recurrent neural networks warp time?" (2018), section 2: a
 gate with bias log(T - 1) keeps 1 - 1 / T of its state. They draw T uniformly up to the longest dependency, which leaves
@@ -28,35 +28,37 @@ class FadingConfig(BackboneConfig):
     """The part of a configuration that layers share whose state fades.
 
     Attributes:
-        memory: Longest half-life of the state at the start of training, in steps: the channels or heads of every layer
-            are spread evenly over the logarithms of half-lives from one step to this one.
+        init_half_life: Longest half-life of the state at the start of training, in steps: the channels or heads of
+            every layer are spread evenly over the logarithms of half-lives from one step to this one.
     """
 
-    memory: float = 20.0
+    init_half_life: float = 20.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.memory <= LONGEST:
-            raise ValueError(f"backbone.memory {self.memory} must be between 1 and {LONGEST:,.0f} steps")
+        if not 1 <= self.init_half_life <= LONGEST:
+            raise ValueError(
+                f"backbone.init_half_life {self.init_half_life} must be between 1 and {LONGEST:,.0f} steps"
+            )
 
     def half_lives(self, count: int) -> "Tensor":
         """Half-lives of `count` channels or heads in steps, from the longest to the shortest, (count,) float64."""
         import torch  # here: slow, and not needed for the options
 
-        return torch.exp(torch.linspace(math.log(self.memory), 0, count, dtype=torch.float64))
+        return torch.exp(torch.linspace(math.log(self.init_half_life), 0, count, dtype=torch.float64))
 
-    def kept(self, count: int) -> "Tensor":
+    def decay(self, count: int) -> "Tensor":
         """The fraction that each of `count` channels or heads keeps of its state in a step, (count,) float64."""
         return (-1 / self.half_lives(count)).exp2()
 
-    def keeping_bias(self, count: int) -> "Tensor":
+    def forget_gate_bias(self, count: int) -> "Tensor":
         """Bias with which a sigmoid is that fraction, log(kept / forgotten): 0 at a half-life of one step."""
         return -(math.log(2) / self.half_lives(count)).expm1().log().float()
 
 
-def outlasts(backbone: BackboneConfig, steps: int) -> bool:
+def memory_exceeds(backbone: BackboneConfig, steps: int) -> bool:
     """Whether half or more of what a state holds may be left after so many steps, as training starts."""
     if isinstance(backbone, FadingConfig):
-        return backbone.memory >= steps
+        return backbone.init_half_life >= steps
     known = BACKBONES.entries.get(backbone.name)  # that of a policy may be defined in a plugin that is not imported
     return known is not None and getattr(known.cls, "forgets_slowly", False)

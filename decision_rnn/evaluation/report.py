@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.backbones.time_scales import outlasts
+from decision_rnn.backbones.time_scales import memory_exceeds
 from decision_rnn.environments.environments import registered
 from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -155,7 +155,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             f"the best {config.top_fraction:g} of the episodes alone were trained on: returns below theirs, though "
             "within the data's range, were never seen"
         )
-    outlasting = outlasts(config.backbone, config.training.context)
+    outlasting = memory_exceeds(config.backbone, config.training.context)
     if outlasting and config.tbptt_segments == 1 and protocol.inference == "recurrent":
         yield (
             f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "

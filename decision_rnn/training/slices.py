@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from decision_rnn.backbones import outlasts
+from decision_rnn.backbones import memory_exceeds
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.selection import top_episodes
@@ -96,7 +96,7 @@ def odd_slices(config: RunConfig, store: EpisodeStore) -> Iterator[str]:
             "leave training.segment_start out"
         )
     long = np.median(lengths) > training.context
-    if long and outlasts(config.backbone, training.context) and config.evaluation.inference == "recurrent":
+    if long and memory_exceeds(config.backbone, training.context) and config.evaluation.inference == "recurrent":
         yield (
             f"the state of {config.backbone.name} outlasts a segment of {training.context} steps, and every segment "
             "starts from the initial state: carried over an episode, the state leaves what it was trained on, so leave "

@@ -5,7 +5,7 @@ import numpy as np
 CAR = "MountainCarContinuous-v0"
 LIMIT = 200
 """Steps of an episode, in place of 999, for which agents that are hardly trained would drive."""
-SMALL = {"name": "mingru", "width": 16, "layers": 1, "memory": 1}
+SMALL = {"name": "mingru", "width": 16, "layers": 1, "init_half_life": 1}
 
 
 def push(observation: np.ndarray) -> np.ndarray:

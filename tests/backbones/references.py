@@ -191,7 +191,7 @@ def retention(config, parameters, x, state, reset):
     width, heads, inner = config.width, config.heads, round(config.width * config.expansion)
     pairs = width // heads // 2
     frequency = torch.tensor([10000.0 ** (-j / pairs) for j in range(pairs)], dtype=torch.float64)
-    half_lives = [config.memory ** (1 - head / max(heads - 1, 1)) for head in range(heads)]
+    half_lives = [config.init_half_life ** (1 - head / max(heads - 1, 1)) for head in range(heads)]
     gamma = torch.tensor([0.5 ** (1 / steps) for steps in half_lives], dtype=torch.float64)
     q, k, v, gate = (x @ parameters["qkvg.weight"].T).split((width, width, inner, inner), dim=-1)
     memory = torch.complex(*state[0].unflatten(2, (pairs, 2)).unbind(3)).conj()  # (batch, heads, pairs, values)

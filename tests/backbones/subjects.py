@@ -24,8 +24,8 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "lstm": [{}, {"peepholes": True}],
     "lru": [
         {"state_size": 6},
-        {"state_size": 6, "parametrization": "exponential", "memory": 1},
-        {"state_size": 6, "parametrization": "plain", "memory": 1, "normalization": False},
+        {"state_size": 6, "parametrization": "exponential", "init_half_life": 1},
+        {"state_size": 6, "parametrization": "plain", "init_half_life": 1, "normalization": False},
     ],
     "mamba": [{"state_size": 3}, {"state_size": 2, "kernel": 2, "expansion": 1.5}],
     "mingru": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],

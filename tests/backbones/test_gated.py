@@ -179,7 +179,7 @@ def test_output_projection_exists_if_requested_or_if_expansion_is_not_one(name):
 def test_output_without_projection_is_positive(name):
     """As documented: every channel added to the residual stream is positive, 0.68 on average once it has settled."""
     torch.manual_seed(0)
-    mixer, x = registered(name).cls(registered(name).config(memory=1)), noise(16, 50, 128, dtype=torch.float32)
+    mixer, x = registered(name).cls(registered(name).config(init_half_life=1)), noise(16, 50, 128, dtype=torch.float32)
     y, _ = mixer(x)
     assert y.min() > 0
     assert y[:, 10:].mean().item() == pytest.approx(0.68, abs=0.03)

@@ -48,12 +48,12 @@ def test_hgrn_copy_has_bounds_of_its_own():
     assert torch.equal(bounds(other), bounds(backbone))
 
 
-@pytest.mark.parametrize("memory", [1, 100])
-def test_hgrn_half_lives_are_spread_from_the_half_open_gates_of_every_layer_to_memory(memory):
-    for depth, block in enumerate(make(memory=memory).blocks):
+@pytest.mark.parametrize("init_half_life", [1, 100])
+def test_hgrn_half_lives_are_spread_from_the_half_open_gates_of_every_layer_to_memory(init_half_life):
+    for depth, block in enumerate(make(init_half_life=init_half_life).blocks):
         keep, _, _ = block.mixer._project(torch.zeros(1, 8))
         steps = math.log(0.5) / torch.log(torch.hypot(*keep).detach()[0])
         shortest = math.log(0.5) / math.log((1 + depth / 4) / 2)
         assert steps[-1].item() == pytest.approx(shortest, rel=1e-4)
-        assert steps[0].item() == pytest.approx(max(memory, shortest), rel=1e-3)
+        assert steps[0].item() == pytest.approx(max(init_half_life, shortest), rel=1e-3)
         assert (steps.log().diff().diff().abs() < 1e-3).all()  # evenly over the logarithm

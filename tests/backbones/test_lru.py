@@ -36,16 +36,16 @@ def test_lru_phases_are_initialised_uniformly_up_to_max_phase():
         assert (phase.sort().values - places).abs().max() < 0.03 * max_phase  # Kolmogorov-Smirnov's 1% bound is 0.026
 
 
-@pytest.mark.parametrize("memory", [10, 1000])
-def test_lru_gamma_is_initialised_as_the_normaliser(memory):
-    lru = make(width=4, state_size=500, memory=memory)
+@pytest.mark.parametrize("init_half_life", [10, 1000])
+def test_lru_gamma_is_initialised_as_the_normaliser(init_half_life):
+    lru = make(width=4, state_size=500, init_half_life=init_half_life)
     gamma = torch.exp(lru.gamma_log.detach().double())
     torch.testing.assert_close(gamma, torch.sqrt(1 - eigenvalues(lru).abs() ** 2), rtol=1e-3, atol=0)
 
 
 def test_lru_state_has_the_variance_of_the_input_at_initialisation():
     """This is the purpose of gamma and of the scale of B: white noise of unit variance gives E|h|^2 = 1."""
-    lru = make(width=64, state_size=64, memory=15)
+    lru = make(width=64, state_size=64, init_half_life=15)
     _, (real, imag) = lru(noise(500, 150, 64, dtype=torch.float32))
     assert (real**2 + imag**2).mean().item() == pytest.approx(1, rel=0.05)
 
@@ -64,7 +64,7 @@ def test_lru_parametrizations_start_with_same_eigenvalues_and_may_leave_the_unit
 
 
 def test_lru_without_normalization_has_larger_states_and_no_gamma():
-    ring = {"width": 64, "state_size": 64, "memory": 70}
+    ring = {"width": 64, "state_size": 64, "init_half_life": 70}
     sizes = []
     for normalization in (True, False):
         _, (real, imag) = make(**ring, normalization=normalization)(noise(200, 300, 64, dtype=torch.float32))

@@ -82,7 +82,7 @@ def test_packed_episodes_as_on_cuda_keep_the_contract(subject, check, monkeypatc
 
 def test_lstm_cell_that_keeps_more_takes_in_less():
     """i + f is 1 at the start, but for the random part of the biases."""
-    cell = make("lstm", width=64, memory=1000).cell
+    cell = make("lstm", width=64, init_half_life=1000).cell
     i, f, *_ = torch.sigmoid(cell.bias_ih_l0 + cell.bias_hh_l0).chunk(4)
     assert (i + f - 1).abs().max() < 0.1
     assert f.max() > 0.998

@@ -22,7 +22,7 @@ def test_scrn_alpha_is_trained_unless_it_is_fixed():
 
 def test_scrn_context_is_a_moving_average_with_the_papers_alpha():
     """0.95 is a half-life of 13.5 steps."""
-    mixer, x = make(context_units=1, memory=13.5), noise(1, 50, 8, dtype=torch.float32)
+    mixer, x = make(context_units=1, init_half_life=13.5), noise(1, 50, 8, dtype=torch.float32)
     _, (_, s) = mixer(x)
     drive = x[0] @ mixer.context.weight[0]
     right = sum(0.05 * 0.95 ** (49 - t) * drive[t] for t in range(50))

@@ -48,7 +48,7 @@ def test_slstm_mixes_memory_within_heads_only():
 
 def test_slstm_starts_without_memory_mixing_and_every_head_has_all_half_lives():
     torch.manual_seed(0)
-    mixer = registered("slstm").cls(registered("slstm").config(width=64, heads=4, memory=1000))
+    mixer = registered("slstm").cls(registered("slstm").config(width=64, heads=4, init_half_life=1000))
     assert torch.count_nonzero(mixer.recurrent) == 0
     forget = torch.sigmoid(mixer.gates.bias.view(4, 4, 16)[:, 2])
     half_lives = math.log(0.5) / torch.log(forget)

@@ -80,7 +80,7 @@ def test_block_of_were_rnns_all_we_needed_has_the_papers_parameters():
 
 def test_default_block_keeps_its_weights_for_a_seed_and_its_state_dict_names():
     """The mixer is initialised before the MLP; checkpoints contain the parameters' names."""
-    config = registered("gru").config(width=WIDTH, layers=2, memory=1)  # torch's own biases
+    config = registered("gru").config(width=WIDTH, layers=2, init_half_life=1)  # torch's own biases
     torch.manual_seed(0)
     found = Backbone(config).state_dict()
     torch.manual_seed(0)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from decision_rnn.backbones import FadingConfig, outlasts, registered, registered_names
+from decision_rnn.backbones import FadingConfig, memory_exceeds, registered, registered_names
 from decision_rnn.testing.harness import noise
 
 FADING = sorted(name for name in registered_names() if issubclass(registered(name).config, FadingConfig))
@@ -53,38 +53,38 @@ def half_lives(name, **options):
 
 
 @pytest.mark.parametrize("name", FADING)
-@pytest.mark.parametrize("memory", [1, 30, 3000])
-def test_half_lives_are_spread_evenly_over_their_logarithms_from_one_step_to_memory(name, memory):
-    measured = half_lives(name, memory=memory)
+@pytest.mark.parametrize("init_half_life", [1, 30, 3000])
+def test_half_lives_are_spread_evenly_over_their_logarithms_from_one_step_to_memory(name, init_half_life):
+    measured = half_lives(name, init_half_life=init_half_life)
     assert len(measured) >= 64
-    right = torch.exp(torch.linspace(0, math.log(memory), len(measured), dtype=torch.float64))
+    right = torch.exp(torch.linspace(0, math.log(init_half_life), len(measured), dtype=torch.float64))
     # Biases, or the maps of the input to them, are random around these values.
     assert (torch.log(measured) - torch.log(right)).abs().max() < 0.4
 
 
 @pytest.mark.parametrize("name", FADING)
 def test_a_lone_channel_or_head_has_the_longest_half_life(name):
-    config = registered(name).config(memory=100)
+    config = registered(name).config(init_half_life=100)
     assert config.half_lives(1).tolist() == pytest.approx([100])
 
 
-@pytest.mark.parametrize("memory", [0.5, 2e6, math.inf, math.nan])
-def test_memory_out_of_range_raises(memory):
-    with pytest.raises(ValueError, match=r"backbone\.memory .* must be between 1 and 1,000,000 steps"):
-        registered("mingru").config(memory=memory)
+@pytest.mark.parametrize("init_half_life", [0.5, 2e6, math.inf, math.nan])
+def test_memory_out_of_range_raises(init_half_life):
+    with pytest.raises(ValueError, match=r"backbone\.init_half_life .* must be between 1 and 1,000,000 steps"):
+        registered("mingru").config(init_half_life=init_half_life)
 
 
 def test_a_million_steps_are_resolved_in_float32():
     for name in ("mingru", "lru", "mamba", "hgrn", "rwkv"):
-        mixer = make(name, memory=1e6).float()
+        mixer = make(name, init_half_life=1e6).float()
         _, state = mixer(noise(1, 50, 128, dtype=torch.float32))
         assert all(part.isfinite().all() for part in state)
-    bias = registered("mingru").config(memory=1e6).keeping_bias(1)
+    bias = registered("mingru").config(init_half_life=1e6).forget_gate_bias(1)
     assert math.log(0.5) / math.log(torch.sigmoid(bias).item()) == pytest.approx(1e6, rel=0.1)
 
 
 def test_states_outlast_slices_that_are_shorter_than_the_memory():
-    assert outlasts(registered("gru").config(memory=20), 20)
-    assert not outlasts(registered("gru").config(memory=19), 20)
-    assert outlasts(registered("aaren").config(), 1000)
-    assert not any(outlasts(registered(name).config(), 1) for name in ("mlp", "conv", "transformer", "rnn"))
+    assert memory_exceeds(registered("gru").config(init_half_life=20), 20)
+    assert not memory_exceeds(registered("gru").config(init_half_life=19), 20)
+    assert memory_exceeds(registered("aaren").config(), 1000)
+    assert not any(memory_exceeds(registered(name).config(), 1) for name in ("mlp", "conv", "transformer", "rnn"))

@@ -17,7 +17,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
     return EpisodeStore.write(tmp_path_factory.mktemp("store") / "s", episodes, environment_id="Toy-v0", source={})
 
 
-GRU = "--backbone gru --backbone.memory"
+GRU = "--backbone gru --backbone.init_half_life"
 FROM_EPISODES = "--training.segment_start episode"
 
 
