@@ -17,9 +17,9 @@ from decision_rnn.agent.config import (
     OBJECTIVES,
     AgentConfig,
     ConditionConfig,
+    MSEConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
-    SupervisedConfig,
 )
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
@@ -156,7 +156,7 @@ class EvaluationConfig:
         inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
-        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
+        actions: `greedy` for the most probable discrete action or mode of `gmm`, and the flow from zero of
             `flow_matching`, or `sampled` to draw it with its probability.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode. Default: the environment's own limit, or, if it is
@@ -202,7 +202,7 @@ class RunConfig:
         observation: What the agent sees of an observation.
         condition: What the agent is conditioned on; `--condition NAME` selects it. `none` is behaviour cloning.
         agent: How histories become tokens.
-        objective: The training objective; `--objective NAME` selects it. Where it is left out, `gaussian_mixture` for
+        objective: The training objective; `--objective NAME` selects it. Where it is left out, `gmm` for
             agents conditioned on the time to a goal.
         training: How the agent is trained.
         evaluation: How the agent is evaluated.
@@ -220,7 +220,7 @@ class RunConfig:
     observation: ObservationConfig = ObservationConfig()
     condition: ConditionConfig = ReturnToGoConfig()
     agent: AgentConfig = AgentConfig()
-    objective: ObjectiveConfig = SupervisedConfig()
+    objective: ObjectiveConfig = MSEConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
@@ -279,11 +279,11 @@ class RunConfig:
 CHOICES: dict[str, tuple[Registry[Any], str]] = {
     "backbone": (BACKBONES, "mingru"),
     "condition": (CONDITIONS, "return_to_go"),
-    "objective": (OBJECTIVES, "supervised"),
+    "objective": (OBJECTIVES, "mse"),
 }
 """Sections whose options depend on their `name`: its registry and its default."""
 SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
-TIME_TO_GOAL = {"objective.name": "gaussian_mixture", "training.optimizer": "muon"}
+TIME_TO_GOAL = {"objective.name": "gmm", "training.optimizer": "muon"}
 """Defaults of agents conditioned on the time to a goal: data of play are multimodal, and take long to learn."""
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 

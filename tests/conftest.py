@@ -151,16 +151,16 @@ def pendulum() -> Callable[..., TrainedAgent]:
         cloning: bool = False,
         return_min: float = -1500.0,
         return_max: float = -100.0,
-        rtg_cap: float = 0.0,
+        rtg_quantile: float = 0.0,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
-            "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
+            "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_quantile": rtg_quantile},
             "training": {"steps": 10, "tbptt_segments": tbptt_segments},
         }
         config = from_dict({"dataset": "local/pendulum", **sections}, "test")
         torch.manual_seed(0)
-        cap = torch.tensor([-150.0]) if rtg_cap and not cloning else None
+        cap = torch.tensor([-150.0]) if rtg_quantile and not cloning else None
         agent = DecisionAgent(
             config.agent,
             config.backbone,

@@ -11,7 +11,7 @@ from decision_rnn.training.trainer import Trainer
 
 OBSERVATIONS, ACTIONS = 11, 3
 KINDS: list[dict[str, Any]] = [
-    {"objective": "gaussian_mixture"},
+    {"objective": "gmm"},
     {"objective": "action_chunk"},
     {"objective": "flow_matching"},
     {"agent.condition_at": "head"},

@@ -155,12 +155,12 @@ def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(word
 @pytest.mark.parametrize(
     ("words", "objective", "optimizer", "rate"),
     [
-        ("--training.goal_relabeling hindsight", "gaussian_mixture", "muon", 4e-3),
-        ("--training.goal_relabeling hindsight --objective.modes 3", "gaussian_mixture", "muon", 4e-3),
-        ("--training.goal_relabeling hindsight --objective supervised", "supervised", "muon", 4e-3),
-        ("--training.goal_relabeling hindsight --training.optimizer adamw", "gaussian_mixture", "adamw", 1e-3),
-        ("--training.goal_relabeling hindsight --condition none", "supervised", "adamw", 1e-3),
-        ("", "supervised", "adamw", 1e-3),
+        ("--training.goal_relabeling hindsight", "gmm", "muon", 4e-3),
+        ("--training.goal_relabeling hindsight --objective.num_components 3", "gmm", "muon", 4e-3),
+        ("--training.goal_relabeling hindsight --objective mse", "mse", "muon", 4e-3),
+        ("--training.goal_relabeling hindsight --training.optimizer adamw", "gmm", "adamw", 1e-3),
+        ("--training.goal_relabeling hindsight --condition none", "mse", "adamw", 1e-3),
+        ("", "mse", "adamw", 1e-3),
     ],
 )
 def test_objective_and_optimizer_defaults_are_others_where_agents_are_asked_for_few_steps(
@@ -179,7 +179,7 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
     assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
     assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
     assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
-    assert (config.condition.rtg_cap, config.condition.noise) == (0, 0)
+    assert (config.condition.rtg_quantile, config.condition.noise) == (0, 0)
     assert (training.ema_decay, training.return_weighting) == (0, 0)
 
 
@@ -192,7 +192,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
     assert (training.schedule, training.warmup_steps, training.weight_decay) == ("constant", 0, 0)
     assert (training.ema_decay, training.gradient_clip) == (0, 0)
     assert (training.goal_relabeling, config.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
-    assert (config.condition.name, config.objective.name) == ("none", "supervised")
+    assert (config.condition.name, config.objective.name) == ("none", "mse")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
         ("hopper-medium --training.steps", ["training.steps"]),
         ("hopper-medium --training.steps 0", ["training.steps", "0"]),
         ("hopper-medium --training.return_weighting 1e3", ["training.return_weighting", "100"]),
-        ("hopper-medium --condition.rtg_cap 2", ["condition.rtg_cap", "2"]),
+        ("hopper-medium --condition.rtg_quantile 2", ["condition.rtg_quantile", "2"]),
         ("hopper-medium --condition none --condition.noise 1", ["condition.noise"]),
         ("hopper-medium --training.schedule square", ["training.schedule", "square", "cosine"]),
         ("hopper-medium --backbone.heads 2", ["backbone.heads"]),

@@ -2,7 +2,7 @@
 
 from decision_rnn.agent import action_chunk as action_chunk
 from decision_rnn.agent import flow_matching as flow_matching
-from decision_rnn.agent import gaussian_mixture as gaussian_mixture
+from decision_rnn.agent import gmm as gmm
 from decision_rnn.agent.agent import ActingState as ActingState
 from decision_rnn.agent.agent import DecisionAgent as DecisionAgent
 from decision_rnn.agent.agent import TrainingOutput as TrainingOutput
@@ -13,11 +13,11 @@ from decision_rnn.agent.config import ActionChunkConfig as ActionChunkConfig
 from decision_rnn.agent.config import AgentConfig as AgentConfig
 from decision_rnn.agent.config import ConditionConfig as ConditionConfig
 from decision_rnn.agent.config import FlowMatchingConfig as FlowMatchingConfig
-from decision_rnn.agent.config import GaussianMixtureConfig as GaussianMixtureConfig
+from decision_rnn.agent.config import GMMConfig as GMMConfig
+from decision_rnn.agent.config import MSEConfig as MSEConfig
 from decision_rnn.agent.config import NoConditionConfig as NoConditionConfig
 from decision_rnn.agent.config import ObjectiveConfig as ObjectiveConfig
 from decision_rnn.agent.config import ReturnToGoConfig as ReturnToGoConfig
-from decision_rnn.agent.config import SupervisedConfig as SupervisedConfig
 from decision_rnn.agent.config import register_condition as register_condition
 from decision_rnn.agent.config import register_objective as register_objective
 from decision_rnn.agent.objectives import Objective as Objective

@@ -19,12 +19,12 @@ class ActionChunk(Objective):
     Bimanual Manipulation with Low-Cost Hardware" (2023), without their averaging of predictions.
 
     Actions beyond the end of an episode or of a slice are left out of the mean. `squared_error`, which is logged, is
-    that of the first action, to be compared with the loss of `supervised`.
+    that of the first action, to be compared with the loss of `mse`.
     """
 
     def __init__(self, config: ActionChunkConfig, spec: AgentSpec) -> None:
         super().__init__()
-        self.chunk, self.actions = config.chunk, box_of(spec, config.name).shape[0]
+        self.chunk, self.actions = config.chunk_size, box_of(spec, config.name).shape[0]
         self.head = TanhHead(spec.width, self.chunk * self.actions)
 
     def _plans(self, hidden: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ from decision_rnn.agent.config import (
     OBJECTIVES,
     AgentConfig,
     ConditionConfig,
+    MSEConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
-    SupervisedConfig,
 )
 from decision_rnn.agent.objectives import Metrics
 from decision_rnn.agent.spaces import Encoder, scale_of
@@ -121,7 +121,7 @@ class DecisionAgent(nn.Module):
         backbone: The sequence backbone.
         spec: The spaces, and the statistics of the data.
         condition: What it is conditioned on; the return-to-go if left out.
-        objective: The training objective; `Supervised` if left out.
+        objective: The training objective; `MSE` if left out.
 
     Raises:
         InputError: If there is no layout or head for a space.
@@ -136,7 +136,7 @@ class DecisionAgent(nn.Module):
         objective: ObjectiveConfig | None = None,
     ) -> None:
         super().__init__()
-        condition, objective = condition or ReturnToGoConfig(), objective or SupervisedConfig()
+        condition, objective = condition or ReturnToGoConfig(), objective or MSEConfig()
         width = backbone.width
         self.config = config
         self.observation_space: gymnasium.Space = spec.observation_space

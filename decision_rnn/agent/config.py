@@ -13,8 +13,8 @@ from decision_rnn.utils.registry import Class, Registry
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """The quantiles that are learnt; between them the return in reach is interpolated."""
-REACH, RTG_CAP = 0.99, 0.8
-"""The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
+REACH, RTG_QUANTILE = 0.99, 0.8
+"""The defaults of `condition.reach` and of `condition.rtg_quantile`, of which only one applies."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -73,7 +73,7 @@ class ReturnToGoConfig(ConditionConfig):
             data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
             `agent.condition_at head`. It is also what the target `auto` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
-        rtg_cap: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
+        rtg_quantile: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
             timesteps, of the q quantile over the episodes that last that long, weighted by their returns: at 0.8, a
             fifth of all that the data earned is in episodes that return more. It is the same at all timesteps: at late
             ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Only
@@ -87,7 +87,7 @@ class ReturnToGoConfig(ConditionConfig):
 
     name: str = "return_to_go"
     reach: float | None = None
-    rtg_cap: float | None = None
+    rtg_quantile: float | None = None
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -97,9 +97,9 @@ class ReturnToGoConfig(ConditionConfig):
             raise InputError(
                 f"condition.reach is {self.reach}: it must be from {LEVELS[0]} to {LEVELS[-1]}, or 0 for no limit"
             )
-        if self.rtg_cap is not None and not 0 <= self.rtg_cap <= 1:
+        if self.rtg_quantile is not None and not 0 <= self.rtg_quantile <= 1:
             raise InputError(
-                f"condition.rtg_cap is {self.rtg_cap}: it must be from 0, which is no cap, to 1, the largest"
+                f"condition.rtg_quantile is {self.rtg_quantile}: it must be from 0, which is no cap, to 1, the largest"
             )
 
     def completed(self, at_head: bool) -> "ReturnToGoConfig":
@@ -110,13 +110,13 @@ class ReturnToGoConfig(ConditionConfig):
                 "agent.condition_at head, or leave condition.reach out"
             )
         reach = (REACH if at_head else 0.0) if self.reach is None else self.reach
-        cap = (0.0 if reach else RTG_CAP) if self.rtg_cap is None else self.rtg_cap
-        return replace(self, reach=reach, rtg_cap=cap)
+        cap = (0.0 if reach else RTG_QUANTILE) if self.rtg_quantile is None else self.rtg_quantile
+        return replace(self, reach=reach, rtg_quantile=cap)
 
     @property
     def limited(self) -> bool:
         """Whether what the acting agent sees is limited, so that it may be asked for `auto`."""
-        return bool(self.reach or self.rtg_cap)
+        return bool(self.reach or self.rtg_quantile)
 
 
 CONDITIONS: Registry[ConditionConfig] = Registry("condition")
@@ -139,10 +139,10 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisedConfig(ObjectiveConfig):
+class MSEConfig(ObjectiveConfig):
     """The data's actions: squared error in a Box, cross-entropy of discrete ones."""
 
-    name: str = "supervised"
+    name: str = "mse"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,15 +150,15 @@ class ActionChunkConfig(ObjectiveConfig):
     """The data's next actions, several at once.
 
     Attributes:
-        chunk: Their number.
+        chunk_size: Their number.
     """
 
     name: str = "action_chunk"
-    chunk: int = 5
+    chunk_size: int = 5
 
     def __post_init__(self) -> None:
-        if self.chunk < 1:
-            raise InputError(f"objective.chunk is {self.chunk}: it must be at least 1")
+        if self.chunk_size < 1:
+            raise InputError(f"objective.chunk_size is {self.chunk_size}: it must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,22 +181,22 @@ class FlowMatchingConfig(ObjectiveConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianMixtureConfig(ObjectiveConfig):
+class GMMConfig(ObjectiveConfig):
     """The probability of the data's actions: under a mixture of Gaussians in a Box, cross-entropy of discrete ones.
 
     Attributes:
-        modes: The number of Gaussians.
+        num_components: The number of Gaussians.
         min_std: Smallest standard deviation of a Gaussian, in units of half the action's range. The narrower they may
             be, the more of the loss is about foretelling the noise in the data's actions rather than the way they go.
     """
 
-    name: str = "gaussian_mixture"
-    modes: int = 5
+    name: str = "gmm"
+    num_components: int = 5
     min_std: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.modes < 1:
-            raise InputError(f"objective.modes is {self.modes}: it must be at least 1")
+        if self.num_components < 1:
+            raise InputError(f"objective.num_components is {self.num_components}: it must be at least 1")
         if not 0 < self.min_std < math.inf:  # also rejects NaN
             raise InputError(f"objective.min_std is {self.min_std}: it must be above 0 and finite")
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent.config import OBJECTIVES as OBJECTIVES
+from decision_rnn.agent.config import MSEConfig, register_objective
 from decision_rnn.agent.config import ObjectiveConfig as ObjectiveConfig
-from decision_rnn.agent.config import SupervisedConfig, register_objective
 from decision_rnn.agent.spaces import Head, head_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.backbones.contract import State
@@ -71,8 +71,8 @@ class Objective(nn.Module, ABC):
         return self.action(hidden), state
 
 
-@register_objective(SupervisedConfig)
-class Supervised(Objective):
+@register_objective(MSEConfig)
+class MSE(Objective):
     """Predicts the data's actions, as in Chen et al., "Decision Transformer" (2021): the mean squared error of actions
     tanh(W h + b) in a Box, the cross-entropy of discrete ones."""
 

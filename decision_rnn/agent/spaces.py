@@ -175,7 +175,6 @@ def box_of(spec: AgentSpec, objective: str) -> gymnasium.spaces.Box:
     """The action space of an objective that acts in boxes alone; InputError for other spaces."""
     if not isinstance(spec.action_space, gymnasium.spaces.Box):
         raise InputError(
-            f"objective {objective}: the actions are {spec.action_space}, where it needs a Box: choose objective "
-            "supervised"
+            f"objective {objective}: the actions are {spec.action_space}, where it needs a Box: choose objective mse"
         )
     return spec.action_space

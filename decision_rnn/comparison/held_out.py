@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from gymnasium.spaces import Box
 
-from decision_rnn.agent import SupervisedConfig
+from decision_rnn.agent import MSEConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
@@ -100,7 +100,7 @@ class HeldOutLoss:
 
     def _has_squared_error(self, config: RunConfig) -> bool:
         """Whether an objective logs its squared error, or has it as its loss, as the default in a Box does."""
-        if isinstance(config.objective, SupervisedConfig):
+        if isinstance(config.objective, MSEConfig):
             return isinstance(spaces_of(self.store)[1], Box)
         return "validation_squared_error" in self._means(config)
 

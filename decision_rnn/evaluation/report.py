@@ -141,12 +141,12 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             continue
         verb, whose = ("is", "its score measures") if len(beyond) == 1 else ("are", "their scores measure")
         text = f"{', '.join(f'{target:g}' for target in beyond)} {verb} beyond the data's {side}: {whose} extrapolation"
-        cap, reach = (getattr(config.condition_options, name, 0.0) for name in ("rtg_cap", "reach"))
+        cap, reach = (getattr(config.condition_options, name, 0.0) for name in ("rtg_quantile", "reach"))
         if beyond is above and reach:
             text += f", though the agent sees at most what it judges in reach (condition.reach {reach:g})"
         elif beyond is above and cap:
             share = f"the {cap:g} quantile" if cap < 1 else "the largest"
-            text += f", though the agent sees at most {share} of the data's returns-to-go (condition.rtg_cap)"
+            text += f", though the agent sees at most {share} of the data's returns-to-go (condition.rtg_quantile)"
         yield text
     if limits := remark_on_limits(dataset, protocol):
         yield limits

@@ -48,7 +48,7 @@ def check_limited(condition: ConditionConfig) -> None:
     if not getattr(condition, "limited", False):
         raise InputError(
             "the target return is auto, but nothing limits what this agent sees: name a number, or train with "
-            "condition.reach or condition.rtg_cap above 0"
+            "condition.reach or condition.rtg_quantile above 0"
         )
 
 

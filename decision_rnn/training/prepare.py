@@ -62,7 +62,7 @@ def prepare(
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     condition = config.condition_options
-    quantile = condition.rtg_cap or 0.0 if isinstance(condition, ReturnToGoConfig) else 0.0
+    quantile = condition.rtg_quantile or 0.0 if isinstance(condition, ReturnToGoConfig) else 0.0
     cap = training_cap = None
     if quantile > 0:
         cap, training_cap = map(torch.from_numpy, store.return_to_go_caps(quantile))

@@ -272,7 +272,7 @@ def evaluate(
         inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `inference` is `window`.
-        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
+        actions: `greedy` for the most probable discrete action or mode of `gmm`, and the flow from zero of
             `flow_matching`, or `sampled` to draw it with its probability.
         seed: Episode i of every target starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode.

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decision_rnn import AgentConfig, DecisionAgent, InputError
-from decision_rnn.agent import ActionChunkConfig, ObjectiveConfig, SupervisedConfig, agent_spec
+from decision_rnn.agent import ActionChunkConfig, MSEConfig, ObjectiveConfig, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.store import EpisodeStore
@@ -26,7 +26,7 @@ def make(objective: ObjectiveConfig, **options: object) -> DecisionAgent:
 
 
 def test_loss_is_the_mean_over_the_chunks_actions_within_episode_and_slice(store: EpisodeStore) -> None:
-    agent = make(ActionChunkConfig(chunk=CHUNK))
+    agent = make(ActionChunkConfig(chunk_size=CHUNK))
     batch = StepStream(store, 20, 8, 0).sample()
     inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
     hidden, _ = agent.hidden(agent.condition.from_batch(batch), *inputs, None)
@@ -51,8 +51,8 @@ def test_loss_is_the_mean_over_the_chunks_actions_within_episode_and_slice(store
 @pytest.mark.parametrize("sees_previous", [False, True])
 def test_agent_takes_all_actions_of_a_chunk_before_it_plans_again(sees_previous: bool) -> None:
     """Two rows, of which one begins a new episode in the middle of a chunk."""
-    agent = make(ActionChunkConfig(chunk=CHUNK), previous_action=sees_previous).eval()
-    looking = make(SupervisedConfig(), previous_action=sees_previous).eval()  # its hidden states are the same
+    agent = make(ActionChunkConfig(chunk_size=CHUNK), previous_action=sees_previous).eval()
+    looking = make(MSEConfig(), previous_action=sees_previous).eval()  # its hidden states are the same
     shared = {key: value for key, value in agent.state_dict().items() if not key.startswith("objective")}
     looking.load_state_dict(shared, strict=False)
     outputs: list[torch.Tensor] = []
@@ -77,9 +77,9 @@ def test_agent_takes_all_actions_of_a_chunk_before_it_plans_again(sees_previous:
 
 
 def test_chunk_of_one_action_is_the_supervised_objective(store: EpisodeStore) -> None:
-    one, supervised = make(ActionChunkConfig(chunk=1)), make(SupervisedConfig())
+    one, mse = make(ActionChunkConfig(chunk_size=1)), make(MSEConfig())
     batch = StepStream(store, 8, 4, 0).sample()
-    torch.testing.assert_close(one(batch).loss, supervised(batch).loss)
+    torch.testing.assert_close(one(batch).loss, mse(batch).loss)
 
 
 def test_chunk_is_not_played_by_a_window(small_store: EpisodeStore, tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_chunk_is_not_played_by_a_window(small_store: EpisodeStore, tmp_path: Pa
 
 
 def test_chunk_needs_a_box_and_an_action() -> None:
-    with pytest.raises(InputError, match=r"objective.chunk is 0: it must be at least 1"):
-        ActionChunkConfig(chunk=0)
+    with pytest.raises(InputError, match=r"objective.chunk_size is 0: it must be at least 1"):
+        ActionChunkConfig(chunk_size=0)
     spec = replace(agent_spec(torch.zeros(2), torch.ones(2), gymnasium.spaces.Discrete(2)), return_scale=1.0)
     with pytest.raises(InputError, match=r"objective action_chunk: the actions are Discrete\(2\)"):
         DecisionAgent(AgentConfig(), registered("mlp").config(width=8), spec, None, ActionChunkConfig())

@@ -10,10 +10,10 @@ from torch import Tensor
 from decision_rnn import AgentConfig, DecisionAgent, InputError
 from decision_rnn.agent import (
     FlowMatchingConfig,
+    MSEConfig,
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
-    SupervisedConfig,
     agent_spec,
 )
 from decision_rnn.agent.flow_matching import FlowMatching
@@ -75,7 +75,7 @@ def test_sampled_actions_go_both_ways_where_squared_error_goes_between() -> None
     assert ((drawn.abs() - 0.6).abs() < 0.1).float().mean() > 0.9
     assert (drawn > 0).float().mean().item() == pytest.approx(right.float().mean().item(), abs=0.05)
     assert (flow.action(here) - 0.6).abs().max() < 0.1
-    mean = fitted(make(SupervisedConfig()), hidden, action, 400).action(here)
+    mean = fitted(make(MSEConfig()), hidden, action, 400).action(here)
     assert (mean - action.mean((0, 1))).abs().max() < 0.05
 
 

@@ -107,7 +107,7 @@ def test_unbounded_actions_are_scaled_to_the_range_of_the_data_and_that_is_said(
     assert 100 <= actor(np.zeros(2)).item() <= 105
 
 
-@pytest.mark.parametrize("objective", ["supervised", "gaussian_mixture", "flow_matching"])
+@pytest.mark.parametrize("objective", ["mse", "gmm", "flow_matching"])
 def test_action_whose_bounds_are_equal_is_held_there_in_python_and_exported(objective: str, tmp_path: Path):
     space = LeverAndSwitch.action_space
     space.seed(0)

@@ -276,7 +276,7 @@ def test_compare_recorded_command_reproduces_the_same_plan(
         seed=5,
         partial="drop",
         agent={"previous_action": True},
-        condition={"rtg_cap": 0.0},
+        condition={"rtg_quantile": 0.0},
         evaluation={"target_returns": [np.float64(60.0)], "seed": np.int64(0)},
     )
     decision_rnn.compare("local/swing", backbones="lru,mingru", controls="none")

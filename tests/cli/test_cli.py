@@ -26,7 +26,9 @@ def read_result(run: Path, protocol: str = "recurrent") -> dict[str, Any]:
 
 def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path) -> None:
     alone = ["--processes", "1"]
-    done = small_cli("train", "hopper-medium", "--training.steps", "20", "--condition.rtg_cap", "0", *SMALL, *alone)
+    done = small_cli(
+        "train", "hopper-medium", "--training.steps", "20", "--condition.rtg_quantile", "0", *SMALL, *alone
+    )
     assert done.returncode == 0, done.stderr
     assert "3600" in done.stdout
     assert "(the data)" in done.stdout

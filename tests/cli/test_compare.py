@@ -51,7 +51,7 @@ backbone: {name: transformer, match_parameters: 30k}
 variants:
   lru: {backbone: lru}
   wide: {backbone: {width: 48, heads: 2}}
-  long: {training: {context: 40}, condition: none, objective: supervised}
+  long: {training: {context: 40}, condition: none, objective: mse}
 """
 
 
@@ -71,8 +71,8 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
     assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
     assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
     assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
-    assert (config.takes_target, config.objective.name) == (True, "supervised")
-    assert not config.condition.rtg_cap
+    assert (config.takes_target, config.objective.name) == (True, "mse")
+    assert not config.condition.rtg_quantile
     assert not training.ema_decay
     assert (training.batch_size, training.context, training.tbptt_segments) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
@@ -98,7 +98,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     assert (wide.backbone.width, wide.backbone.heads) == (48, 2)
     for config in (lru, long, mlp):  # match_parameters sets each width
         assert abs(count_parameters(Backbone(config.backbone)) / 30_000 - 1) < 0.1
-    assert long.objective.name == "supervised"
+    assert long.objective.name == "mse"
     assert cloning == replace(lru, condition=NoConditionConfig())
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
     assert str(plan.folder) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"

@@ -170,7 +170,7 @@ def test_target_beyond_the_data_that_is_capped_as_the_best_is_played_once(mine: 
     assert (targets[0].target_return, targets[0].roles, targets[1].roles) == (best + 10, ("paper", "best"), ("spread",))
     assert len(comparison.trials[0].targets) == 6
     assert [target.target_return for target in comparison.trials[0].checkpoints[-1].targets] == [best + 10]
-    both = {"narrow": {}, "uncapped": {"condition": {"rtg_cap": 0}}}
+    both = {"narrow": {}, "uncapped": {"condition": {"rtg_quantile": 0}}}
     found = plan(small(Path("x"), **beyond, variants=both), "test").trials()[0][0].targets
     assert [(of.target_return, of.roles) for of in found[:2]] == [(best + 10, ("paper",)), (best, ("best",))]
 
@@ -219,7 +219,7 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
 ) -> None:
     """With more checkpoint episodes than before, only checkpoints that still exist are evaluated."""
     asked: dict[str, Any] = {"training.steps": 7, "evaluation.target_returns": [100.0, 50.0], "backbone.dropout": 0.2}
-    asked["condition.rtg_cap"] = 0
+    asked["condition.rtg_quantile"] = 0
     (trial,) = comparing(**asked, checkpoint_episodes=2).trials
     assert len(list((run / "results").iterdir())) == 5
     assert [point.step for point in trial.checkpoints] == [2, 4, 6, 7]
@@ -291,7 +291,7 @@ def test_impossible_run_is_refused_before_the_first_run_starts(
             {"variants": {"fine": {}, "critic": {"objective": "action_chunk"}}},
             r"critic cannot be trained on local/poles: .* Discrete\(2\), where it needs a Box: .*, or leave critic out",
         ),
-        ("local/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective Supervised gives no"),
+        ("local/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective MSE gives no"),
     ],
 )
 @pytest.mark.usefixtures("mine")

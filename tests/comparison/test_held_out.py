@@ -49,7 +49,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     to_go = episode.rewards[::-1].cumsum()[::-1]
     if trained.config.takes_target:
         seen = top_episodes(open_dataset("local/mine").open(), trained.config.top_fraction)
-        _, caps = seen.return_to_go_caps(trained.config.condition.rtg_cap)
+        _, caps = seen.return_to_go_caps(trained.config.condition.rtg_quantile)
         assert (to_go > caps).any(), "no return-to-go is capped"
         to_go = np.minimum(to_go, caps)
         trained.agent.condition.cap = None  # the lower one of acting, which `predict` applies
@@ -132,7 +132,7 @@ def test_other_held_out_episodes_are_measured_without_training_anew(comparing: C
 def test_variants_of_different_objectives_are_compared_by_squared_error(comparing: Compare, tmp_path: Path) -> None:
     """One held-out episode: all segments are it, in the runs' own metrics too. That none is played may be said."""
     write_store("local/one", pendulum_episodes(1)[:1])
-    variants = {"plain": {}, "mixture": {"objective": "gaussian_mixture"}, "chunk": {"objective": "action_chunk"}}
+    variants = {"plain": {}, "mixture": {"objective": "gmm"}, "chunk": {"objective": "action_chunk"}}
     comparison = comparing(**{**WHOLE, "validation": "local/one"}, variants=variants, **{"evaluation.episodes": 0})
     logged = {trial.variant: read_metrics(tmp_path / "runs" / trial.run)[-1] for trial in comparison.trials}
     for row in comparison.table():

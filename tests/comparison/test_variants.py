@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_comparison import small
 
-from decision_rnn.agent import GaussianMixtureConfig
+from decision_rnn.agent import GMMConfig
 from decision_rnn.comparison.comparing import plan
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import make_variants
@@ -44,7 +44,7 @@ def test_cloning_control_has_the_objective_and_the_optimizer_of_the_first_varian
     shared = {"dataset": "local/reach", "training.goal_relabeling": "hindsight"}
     first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
     assert control.config.condition.name == "none"
-    assert control.config.objective == first.config.objective == GaussianMixtureConfig()
+    assert control.config.objective == first.config.objective == GMMConfig()
     assert control.config.training.optimizer == first.config.training.optimizer == "muon"
 
 
@@ -74,7 +74,7 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
 
 def test_variant_samples_its_actions_and_its_name_says_so(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     variants: dict[str, Any] = {"greedy": {}, "drawn": {"evaluation": {"actions": "sampled"}}}
-    comparison = comparing(variants=variants, objective="gaussian_mixture")
+    comparison = comparing(variants=variants, objective="gmm")
     for label, actions in (("greedy", "greedy"), ("drawn", "sampled")):
         (path,) = (tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir()
         assert read_result(path).protocol.actions == actions

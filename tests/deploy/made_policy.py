@@ -8,9 +8,9 @@ from decision_rnn.agent import (
     AgentConfig,
     ConditionConfig,
     DecisionAgent,
+    MSEConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
-    SupervisedConfig,
     agent_spec,
 )
 from decision_rnn.backbones import BackboneConfig
@@ -29,7 +29,7 @@ def made_agent(
     mask: str = "none",
     condition: ConditionConfig | None = None,
 ) -> TrainedAgent:
-    agent, objective = agent or AgentConfig(), objective or SupervisedConfig()
+    agent, objective = agent or AgentConfig(), objective or MSEConfig()
     condition = condition or ReturnToGoConfig()
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "nothing")
     index = observation_index(mask, spec.environment_id)

@@ -20,7 +20,7 @@ from decision_rnn.agent import (
     AgentConfig,
     AgentSpec,
     FlowMatchingConfig,
-    GaussianMixtureConfig,
+    GMMConfig,
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
@@ -119,14 +119,14 @@ def test_initial_values_of_the_state_are_json(value: torch.Tensor, written: obje
 
 
 def test_onnx_policy_follows_a_chunk_of_actions(tmp_path: Path) -> None:
-    trained = made_agent(registered("mingru").config(width=16, layers=1), objective=ActionChunkConfig(chunk=3))
+    trained = made_agent(registered("mingru").config(width=16, layers=1), objective=ActionChunkConfig(chunk_size=3))
     policy = exported(tmp_path, trained)
     assert_acts_alike(trained, policy)
     assert [state.shape for state in policy.initial_state(2)][-1] == (2, 3, 3)
 
 
 def test_onnx_policy_takes_the_most_probable_mode_of_a_mixture(tmp_path: Path) -> None:
-    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GaussianMixtureConfig(modes=3))
+    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GMMConfig(num_components=3))
     assert_acts_alike(trained, exported(tmp_path, trained))
 
 
@@ -235,7 +235,7 @@ def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_br
 def test_exported_policy_acts_greedily_though_its_run_samples(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GaussianMixtureConfig(modes=3))
+    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GMMConfig(num_components=3))
     settings = replace(trained.config.evaluation, actions="sampled")
     export_onnx(replace(trained, config=replace(trained.config, evaluation=settings)), tmp_path / "policy.onnx")
     warned = capfd.readouterr().err

@@ -44,7 +44,7 @@ def test_configuration_reference_has_every_key_with_its_meaning() -> None:
             assert re.search(rf"^`{prefix}{field.name}`\n:   \S.+ Default: .+\.$", page, re.MULTILINE), field.name
     assert "\n`training.steps`\n:   Optimiser steps. Default: `2000`.\n" in page
     assert re.search(r"^`dataset`\n:   .* Required\.$", page, re.MULTILINE)
-    assert re.search(r"^`condition.rtg_cap`\n:   .* Default: left out\.$", page, re.MULTILINE)
+    assert re.search(r"^`condition.rtg_quantile`\n:   .* Default: left out\.$", page, re.MULTILINE)
     for name in OURS:
         assert f"### {name}\n" in page
     for field in fields(RunConfig):

@@ -62,22 +62,27 @@ def test_evaluate_marks_targets_inside_and_beyond_the_returns_of_the_data(
 
 def test_targets_beyond_the_data_are_remarked_on_in_one_line(pendulum: Make, played: list[list[float]]) -> None:
     asked = EvaluationConfig(episodes=1, target_returns=(-50.0, -400.0, 10.0))
-    result = evaluate(pendulum(rtg_cap=1.0), asked)
+    result = evaluate(pendulum(rtg_quantile=1.0), asked)
     (remark,) = result.remarks
     assert remark.startswith("-50, 10 are beyond the data's best -100: their scores measure extrapolation, though the ")
     assert "step 10, 1 episode per target, " in format_result(result)
 
 
-def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make, played: list[list[float]]) -> None:
+def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_quantile(
+    pendulum: Make, played: list[list[float]]
+) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
-    above, below = evaluate(pendulum(rtg_cap=1.0), asked).remarks
-    assert above.endswith("the agent sees at most the largest of the data's returns-to-go (condition.rtg_cap)")
-    assert "rtg_cap" not in below
-    assert "at most the 0.95 quantile of the data's returns-to-go" in evaluate(pendulum(rtg_cap=0.95), asked).remarks[0]
+    above, below = evaluate(pendulum(rtg_quantile=1.0), asked).remarks
+    assert above.endswith("the agent sees at most the largest of the data's returns-to-go (condition.rtg_quantile)")
+    assert "rtg_quantile" not in below
+    assert (
+        "at most the 0.95 quantile of the data's returns-to-go"
+        in evaluate(pendulum(rtg_quantile=0.95), asked).remarks[0]
+    )
 
 
 @pytest.mark.parametrize(
-    ("return_max", "rtg_cap", "named", "asked"),
+    ("return_max", "rtg_quantile", "named", "asked"),
     [
         (-250.0, 0.0, None, [-200.0, -400.0, -250.0]),
         (-250.0, 0.0, (-300.0,), [-300.0]),
@@ -92,12 +97,12 @@ def test_evaluate_adds_the_best_return_to_default_targets_only_if_it_is_another(
     pendulum: Make,
     played: list[list[float]],
     return_max: float,
-    rtg_cap: float,
+    rtg_quantile: float,
     named: tuple[float, ...] | None,
     asked: list[float],
 ) -> None:
     settings = EvaluationConfig(episodes=2, target_returns=named)
-    result = evaluate(pendulum(return_max=return_max, rtg_cap=rtg_cap), settings)
+    result = evaluate(pendulum(return_max=return_max, rtg_quantile=rtg_quantile), settings)
     assert played == [asked]
     assert result.protocol.target_returns == tuple(asked)
     best = [target for target, row in rows(format_result(result)).items() if row.endswith("the data's best")]

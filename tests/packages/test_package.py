@@ -188,7 +188,7 @@ def test_target_return_for_a_cloning_agent_is_refused(
 
 
 @pytest.mark.parametrize("state", ["recurrent", "window"])
-@pytest.mark.parametrize("options", [{}, {"cloning": True}, {"rtg_cap": 0.9}])
+@pytest.mark.parametrize("options", [{}, {"cloning": True}, {"rtg_quantile": 0.9}])
 def test_card_python_example_has_the_return_of_evaluate(
     pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, options: Any
 ) -> None:

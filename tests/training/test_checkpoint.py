@@ -207,7 +207,7 @@ def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
     folder = last_checkpoint(OLD)
     trained = load_agent(folder)
     config, agent = trained.config, trained.agent
-    assert (config.condition.rtg_cap, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
+    assert (config.condition.rtg_quantile, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
     assert (config.training.tbptt_segments, config.training.ema_decay) == (3, 0.999)
     assert (trained.provenance.name, trained.provenance.environment_id) == ("standin/hopper-medium", "Hopper-v5")
     assert config == from_dict(read_yaml(OLD / "config.yaml"), "config.yaml")

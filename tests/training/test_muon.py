@@ -83,7 +83,7 @@ def agent_of(backbone: str) -> tuple[DecisionAgent, Trainer[DecisionAgent]]:
     keys = {"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8, "training.optimizer": "muon"}
     config = from_dict(keys, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
-    condition = replace(config.condition, rtg_cap=None)
+    condition = replace(config.condition, rtg_quantile=None)
     agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective)
     return agent, Trainer(agent, config.training)
 

@@ -11,7 +11,7 @@ import torch
 from small_trainer import ACTIONS, KINDS, OBSERVATIONS, small_trainer
 from torch import Tensor
 
-from decision_rnn.agent.objectives import Supervised
+from decision_rnn.agent.objectives import MSE
 from decision_rnn.backbones import registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training import trainer
@@ -75,12 +75,12 @@ def test_objectives_and_tokens_read_nothing_from_the_device(keys: dict[str, obje
 
 
 def test_reading_a_loss_fails_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed = Supervised.loss
+    computed = MSE.loss
 
-    def loss(self: Supervised, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self: MSE, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         value, metrics = computed(self, hidden, batch)
         return value, {**metrics, "rounded": torch.tensor(round(value.item(), 3))}
 
-    monkeypatch.setattr(Supervised, "loss", loss)
+    monkeypatch.setattr(MSE, "loss", loss)
     with pytest.raises(RuntimeError, match="meta"):
         two_steps()

@@ -87,7 +87,7 @@ def test_training_reduces_the_loss_below_a_fifth_of_the_action_variance(store: E
 
 
 def test_rtg_cap_of_the_acting_agent_is_inside_what_training_shows(store: EpisodeStore) -> None:
-    agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8"), store, 1.0)
+    agent, _, stream = prepare(configure("--condition.rtg_quantile", "0.8"), store, 1.0)
     cap, shown = agent.condition.cap, agent.condition.from_batch(stream.sample())
     assert cap.tolist() == [pytest.approx(store.returns_to_go_quantile(0.8, weighted=True).max())]
     alike, capped = store.returns_to_go_quantile(0.94), store.returns_to_go_quantile(0.8, weighted=True)
@@ -102,7 +102,7 @@ def test_training_shows_costs_up_to_the_quantile_of_their_timestep(tmp_path: Pat
     zeros = [np.zeros((length + 1, 11), np.float32) for length in range(10, 30)]
     episodes = [Episode(of, of[1:, :3], np.full(len(of) - 1, -1.0), True, False) for of in zeros]
     costly = EpisodeStore.write(tmp_path / "costly", episodes, environment_id="Hopper-v5", source={})
-    agent, *_ = prepare(configure("--condition.rtg_cap", "0.8"), costly, 1.0)
+    agent, *_ = prepare(configure("--condition.rtg_quantile", "0.8"), costly, 1.0)
     largest = np.maximum(costly.returns_to_go_quantile(0.94), costly.returns_to_go_quantile(0.9, weighted=True))
     np.testing.assert_allclose(agent.condition.training_cap, largest, rtol=1e-6)
 
@@ -113,7 +113,7 @@ def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_epi
     zeros = [np.zeros((length + 1, 11), np.float32) for length in lengths]
     episodes = [Episode(of, of[1:, :3], np.ones(len(of) - 1), True, False) for of in zeros]
     few = EpisodeStore.write(tmp_path / "few", episodes, environment_id="Hopper-v5", source={})
-    agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8", "--training.batch_size", "500"), few, 1.0)
+    agent, _, stream = prepare(configure("--condition.rtg_quantile", "0.8", "--training.batch_size", "500"), few, 1.0)
     (cap,) = agent.condition.cap.tolist()
     assert cap == 45  # of the two at timestep 5; at timestep 0 even the 0.94 quantile is 5
     batch = stream.sample()
@@ -124,7 +124,7 @@ def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_epi
 def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: EpisodeStore, backbone: str) -> None:
     """Three consecutive segments give the same losses as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
-    same += ["--condition.rtg_cap", "0"]  # as in `asked` below
+    same += ["--condition.rtg_quantile", "0"]  # as in `asked` below
     agent, trainer, stream = prepare(
         configure("--backbone", backbone, *same, "--training.tbptt_segments", "5"), store, 1.0
     )
@@ -146,10 +146,10 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
         ["--training.optimizer", "muon"],
         ["--backbone", "transformer", "--training.tbptt_segments", "3"],
         ["--backbone", "mlp", "--training.tbptt_segments", "3"],  # whose carried state is empty
-        ["--training.ema_decay", "0.9", "--training.return_weighting", "2", "--condition.rtg_cap", "0.9"],
+        ["--training.ema_decay", "0.9", "--training.return_weighting", "2", "--condition.rtg_quantile", "0.9"],
         ["--condition.noise", "0.1", "--top_fraction", "0.2"],
-        ["--objective", "gaussian_mixture", "--objective.modes", "2"],
-        ["--objective", "action_chunk", "--objective.chunk", "3"],
+        ["--objective", "gmm", "--objective.num_components", "2"],
+        ["--objective", "action_chunk", "--objective.chunk_size", "3"],
         ["--objective", "flow_matching", "--objective.width", "16"],
     ],
 )
@@ -358,7 +358,7 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
     act = {
         "action": lambda self, hidden: torch.full_like(self.head(hidden[..., -1, :]), 2.0) + 0 * self.head.weight.sum()
     }
-    greedy = type("Greedy", (objectives.Supervised,), act)
+    greedy = type("Greedy", (objectives.MSE,), act)
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
     monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     objectives.register_objective(config)(greedy)

@@ -38,7 +38,7 @@ def configure(*arguments: str) -> RunConfig:
 def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStore, tmp_path: Path) -> None:
     """A segment as long as the episode: all batches are this one."""
     whole = str(two_stores.steps)
-    others = ["--training.context", whole, "--training.tbptt_segments", "1", "--condition.rtg_cap", "0"]
+    others = ["--training.context", whole, "--training.tbptt_segments", "1", "--condition.rtg_quantile", "0"]
     config = configure("--validation", HELD_OUT, *others)
     agent = train(config, tmp_path / "run").agent
     episode = next(two_stores.read_episodes())

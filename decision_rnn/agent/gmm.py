@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decision_rnn.agent.config import GaussianMixtureConfig, register_objective
-from decision_rnn.agent.objectives import Supervised
+from decision_rnn.agent.config import GMMConfig, register_objective
+from decision_rnn.agent.objectives import MSE
 from decision_rnn.agent.spaces import Head, is_largest, with_gumbel_noise
 from decision_rnn.agent.spec import AgentSpec
 
@@ -51,20 +51,20 @@ class MixtureHead(Head):
         return loss, {"squared_error": F.mse_loss(_mean_of_largest(logits, means), action)}
 
 
-@register_objective(GaussianMixtureConfig)
-class GaussianMixture(Supervised):
+@register_objective(GMMConfig)
+class GMM(MSE):
     """The negative log-likelihood of actions in a Box under a mixture of Gaussians: the head of robomimic's BC-RNN-GMM
     (Mandlekar et al., "What Matters in Learning from Offline Human Demonstrations for Robot Manipulation", 2021).
-    Discrete actions, whose probabilities are learned without it, have the cross-entropy of `Supervised`.
+    Discrete actions, whose probabilities are learned without it, have the cross-entropy of `MSE`.
 
     The agent takes the mean of the most probable mode; sampled actions are the mean of a mode drawn with its
     probability, without the mode's own noise, as in robomimic's low-noise evaluation.
     """
 
-    def __init__(self, config: GaussianMixtureConfig, spec: AgentSpec) -> None:
+    def __init__(self, config: GMMConfig, spec: AgentSpec) -> None:
         space, head = spec.action_space, None
         if isinstance(space, gymnasium.spaces.Box):
-            head = MixtureHead(spec.width, space.shape[0], config.modes, config.min_std)
+            head = MixtureHead(spec.width, space.shape[0], config.num_components, config.min_std)
         super().__init__(config, spec, head)
 
 

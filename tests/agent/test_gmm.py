@@ -11,21 +11,21 @@ from torch import Tensor
 
 from decision_rnn import InputError
 from decision_rnn.agent import (
-    GaussianMixtureConfig,
+    GMMConfig,
+    MSEConfig,
     Objective,
     ObjectiveConfig,
-    SupervisedConfig,
 )
-from decision_rnn.agent.gaussian_mixture import GaussianMixture
+from decision_rnn.agent.gmm import GMM
 
 
 def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None = None) -> Objective:
-    return small_objective(config or GaussianMixtureConfig(modes=4), actions)
+    return small_objective(config or GMMConfig(num_components=4), actions)
 
 
 def test_loss_is_the_negative_log_likelihood_of_the_mixture() -> None:
-    mixture = make(GaussianMixtureConfig(modes=4, min_std=0.3))
-    assert isinstance(mixture, GaussianMixture)
+    mixture = make(GMMConfig(num_components=4, min_std=0.3))
+    assert isinstance(mixture, GMM)
     hidden, action = torch.randn(2, 5, 1, WIDTH), torch.rand(2, 5, ACTIONS) * 2 - 1
     loss, metrics = mixture.loss(hidden, slices(action))
     out = F.linear(hidden[..., -1, :], mixture.head.weight, mixture.head.bias).detach().double().numpy()
@@ -62,7 +62,7 @@ def test_agent_takes_one_of_two_ways_where_squared_error_takes_their_mean() -> N
     drawn = mixture.sample(here)
     assert (drawn.abs() - 0.6).abs().max() < 0.05
     assert (drawn > 0).float().mean().item() == pytest.approx(right.float().mean().item(), abs=0.05)
-    mean = fitted(make(SupervisedConfig()), action).action(here)
+    mean = fitted(make(MSEConfig()), action).action(here)
     assert (mean - action.mean((0, 1))).abs().max() < 0.05
 
 
@@ -83,8 +83,8 @@ def test_discrete_actions_have_the_cross_entropy() -> None:
 
 
 def test_mixture_needs_a_mode_and_a_width() -> None:
-    with pytest.raises(InputError, match=r"objective.modes is 0: it must be at least 1"):
-        GaussianMixtureConfig(modes=0)
+    with pytest.raises(InputError, match=r"objective.num_components is 0: it must be at least 1"):
+        GMMConfig(num_components=0)
     for width in (0.0, -0.1, float("nan"), float("inf")):
         with pytest.raises(InputError, match=rf"objective.min_std is {width}: it must be above 0"):
-            GaussianMixtureConfig(min_std=width)
+            GMMConfig(min_std=width)
