@@ -3,7 +3,6 @@
 Every interval is chosen by its measured coverage; see results/statistics, made by scripts/interval_coverage.py.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -104,22 +103,52 @@ class SeedDifference:
         return "better" if (self.difference > 0) != self.lower_is_better else "worse"
 
 
-def summarise_seeds(scores: Scores) -> SeedScores:
+def summarise_seeds(scores: Scores, episodes: int | None = None) -> SeedScores:
     """Summarise the scores of a task's seeds.
 
     Below five seeds: the mean and the range, which is no interval (of three scores it holds the mean in 3 of 4 cases).
     From five seeds: the mean with Student's t interval, exact for normal scores; bootstrap intervals cover less, or for
     bimodal scores little more at twice the length (results/statistics). The ends are not clipped: scores can be below 0
-    and above 100.
+    and above 100. Scores that are all equal have no interval, unless they are success rates.
+
+    Args:
+        scores: The scores.
+        episodes: Episodes per seed if the scores are success rates in percent, as by `success_episodes`.
     """
     values = np.asarray(scores, np.float64)
     mean = float(values.mean())
     if len(values) == 1:
         return SeedScores(mean, None, None, None)
-    if len(values) < FEWEST_FOR_INTERVAL:
+    error = standard_error(values, episodes)
+    if len(values) < FEWEST_FOR_INTERVAL or not error:
         return SeedScores(mean, float(values.min()), float(values.max()), "range")
-    half = float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2) * stats.sem(values))
+    half = float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2) * error)
     return SeedScores(mean, mean - half, mean + half, "95% interval")
+
+
+def success_episodes(per_episode: Sequence[Scores]) -> int | None:
+    """The number of episodes of a seed if all score 0 or 100, so that a seed's score is a success rate; else None.
+
+    Args:
+        per_episode: Scores of the episodes of each seed, (episodes,); of unequal numbers the least counts.
+    """
+    rates = all(np.isin(scores, (0, 100)).all() for scores in per_episode)
+    return min(map(len, per_episode)) if rates else None
+
+
+def standard_error(scores: np.ndarray, episodes: int | None = None) -> float:
+    """Standard error of the mean over seeds; 0 for scores that differ by rounding alone.
+
+    That of success rates, of which `episodes` says the number of episodes per seed, is at least that of binomial noise
+    in the episodes, with the estimate of Agresti and Coull ("Approximate Is Better than 'Exact' for Interval Estimation
+    of Binomial Proportions", 1998), which is positive also where every episode succeeds.
+    """
+    error = float(stats.sem(scores)) if np.ptp(scores) > 1e-9 * np.abs(scores).max() else 0.0
+    if episodes is None:
+        return error
+    z, count = special.ndtri((1 + LEVEL) / 2), episodes * len(scores)
+    share = (scores.mean() / 100 * count + z**2 / 2) / (count + z**2)
+    return max(error, float(100 * np.sqrt(share * (1 - share) / (count + z**2))))
 
 
 def share_interval(share: ArrayLike, count: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -150,11 +179,11 @@ def deviation_over_seeds(per_episode: Sequence[Scores]) -> SeedDeviation | None:
     scores = np.asarray(per_episode, np.float64)
     if min(scores.shape) < 2:
         return None
-    of_seeds = scores.mean(axis=1)
-    left = scores - of_seeds[:, None] - scores.mean(axis=0) + scores.mean()
-    luck = (left**2).sum() / ((scores.shape[0] - 1) * (scores.shape[1] - 1)) / scores.shape[1]
-    variance = of_seeds.var(ddof=1)
-    return SeedDeviation(float(np.sqrt(variance)), float(np.sqrt(max(variance - luck, 0.0))))
+    means = scores.mean(axis=1)
+    residuals = scores - means[:, None] - scores.mean(axis=0) + scores.mean()
+    noise = (residuals**2).sum() / ((scores.shape[0] - 1) * (scores.shape[1] - 1)) / scores.shape[1]
+    variance = means.var(ddof=1)
+    return SeedDeviation(float(np.sqrt(variance)), float(np.sqrt(max(variance - noise, 0.0))))
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> float:
@@ -184,30 +213,38 @@ def improvement_interval(probability: float, runs: int, others: int) -> tuple[fl
     return float(low), float(high)
 
 
-def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
+def compare_seeds(
+    scores: Scores, others: Scores, episodes: tuple[int | None, int | None] = (None, None)
+) -> SeedDifference:
     """Compare the scores of a variant with those of another one on the same dataset.
 
     Means are compared by Welch's t test, which does not assume equal variances. Runs with the same seed are not paired:
     a seed determines the order of the data and the initial weights, whose number and shape differ between variants, so
-    that such runs have too little in common to be worth half the degrees of freedom. If the means differ by no more
-    than rounding, the verdict is `no difference shown`, which does not mean that there is none.
+    that such runs have too little in common to be worth half the degrees of freedom. Without any variance in both,
+    which is never a success rate's, there is no interval and no verdict.
+
+    Args:
+        scores: Scores of the variant.
+        others: Scores of the other.
+        episodes: For each of the two, as in `summarise_seeds`.
     """
-    a, b = np.asarray(scores, np.float64), np.asarray(others, np.float64)
-    difference = float(a.mean() - b.mean())
-    if min(len(a), len(b)) < FEWEST_FOR_INTERVAL:
+    pair = np.asarray(scores, np.float64), np.asarray(others, np.float64)
+    difference = float(pair[0].mean() - pair[1].mean())
+    variances = np.square([standard_error(values, count) for values, count in zip(pair, episodes, strict=True)])
+    if min(map(len, pair)) < FEWEST_FOR_INTERVAL or not variances.any():
         return SeedDifference(difference)
-    rounding = 1e-9 * max(np.abs(a).max(), np.abs(b).max())
-    if max(a.std(), b.std()) <= rounding:
-        return SeedDifference(difference, difference, difference, float(abs(difference) <= rounding))
-    with warnings.catch_warnings():  # scipy warns if the scores of one variant are all equal
-        warnings.simplefilter("ignore")
-        test = stats.ttest_ind(a, b, equal_var=False)
-    low, high = test.confidence_interval(LEVEL)
-    return SeedDifference(difference, float(low), float(high), float(test.pvalue))
+    error = np.sqrt(variances.sum())
+    degrees = error**4 / (variances**2 / [len(values) - 1 for values in pair]).sum()
+    half = special.stdtrit(degrees, (1 + LEVEL) / 2) * error
+    p_value = 2 * special.stdtr(degrees, -abs(difference) / error)
+    return SeedDifference(difference, float(difference - half), float(difference + half), float(p_value))
 
 
 def compare_variants(
-    scores: Mapping[str, Scores], reference: str, lower_is_better: bool = False
+    scores: Mapping[str, Scores],
+    reference: str,
+    lower_is_better: bool = False,
+    episodes: Mapping[str, int | None] | None = None,
 ) -> dict[str, SeedDifference]:
     """Compare variants with a reference among them, which is named before any score is known, on the same dataset.
 
@@ -218,15 +255,22 @@ def compare_variants(
         scores: Scores of the seeds, by label of the variant.
         reference: Label of the variant that the others are compared with.
         lower_is_better: Whether the scores are losses.
+        episodes: By label, as in `summarise_seeds`.
 
     Returns:
         The other variants' differences from the reference, by label.
     """
-    found = {label: compare_seeds(of, scores[reference]) for label, of in scores.items() if label != reference}
-    p_values = {label: of.p_value for label, of in found.items() if of.p_value is not None}
+    counts = episodes or {}
+    differences = {
+        label: compare_seeds(values, scores[reference], (counts.get(label), counts.get(reference)))
+        for label, values in scores.items()
+        if label != reference
+    }
+    p_values = {label: result.p_value for label, result in differences.items() if result.p_value is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     return {
-        label: replace(of, p_value=adjusted.get(label), lower_is_better=lower_is_better) for label, of in found.items()
+        label: replace(result, p_value=adjusted.get(label), lower_is_better=lower_is_better)
+        for label, result in differences.items()
     }
 
 

@@ -1,6 +1,7 @@
 """Statistics over the seeds of one dataset, against values computed by hand and by scipy."""
 
 import itertools
+import math
 import statistics
 
 import numpy as np
@@ -15,6 +16,7 @@ from decision_rnn.evaluation.statistics import (
     improvement_interval,
     probability_of_improvement,
     share_interval,
+    success_episodes,
     summarise_seeds,
 )
 
@@ -127,12 +129,38 @@ def test_compare_seeds_of_nearly_equal_scores_shows_no_difference() -> None:
         assert tie.p_value > 0.9
 
 
-def test_compare_seeds_without_variance_is_a_tie_only_for_equal_scores() -> None:
-    tie = compare_seeds([90.1] * 5, [90.1] * 5)
-    assert (tie.verdict, tie.p_value, tie.low, tie.high) == ("no difference shown", 1.0, 0.0, 0.0)
-    assert compare_seeds([0.1 + 0.2] * 5, [0.3] * 6).verdict == "no difference shown"  # they differ by rounding
-    assert compare_seeds([90.1] * 5, [80.0] * 5).verdict == "better"
+def test_scores_without_variance_have_no_interval() -> None:
+    for scores, others in (([90.1] * 5, [90.1] * 5), ([0.1 + 0.2] * 5, [0.3] * 6), ([90.1] * 5, [80.0] * 5)):
+        result = compare_seeds(scores, others)
+        assert (result.low, result.high, result.p_value, result.verdict) == (None, None, None, None)
+        assert result.difference == pytest.approx(scores[0] - others[0])
+    assert summarise_seeds([90.1] * 5).spread == "range"
     assert compare_seeds([80.0] * 5, [90.0, 90.1, 90.2, 90.3, 90.4]).verdict == "worse"
+
+
+def test_success_rates_have_at_least_binomial_noise() -> None:
+    """Five seeds of 20 episodes each that all succeed, against Agresti and Coull's interval by hand."""
+    assert success_episodes([[0.0, 100.0, 100.0], [100.0] * 3]) == 3
+    assert success_episodes([[0.0, 99.0], [100.0, 100.0]]) is None
+    summary = summarise_seeds([100.0] * 5, episodes=20)
+    share, count = (100 + 1.959964**2 / 2) / (100 + 1.959964**2), 100 + 1.959964**2
+    error = 100 * math.sqrt(share * (1 - share) / count)
+    assert summary.spread == "95% interval"
+    assert summary.high - 100 == pytest.approx(stats.t.ppf(0.975, 4) * error, rel=1e-5)
+    one_failure = compare_seeds([100.0] * 5, [99.0] * 5, (100, 100))
+    assert one_failure.low < 0 < one_failure.high
+    assert one_failure.p_value > 0.05
+    assert compare_seeds([100.0] * 5, [95.0] * 5, (20, 20)).verdict == "no difference shown"
+    assert compare_seeds([100.0] * 5, [20.0] * 5, (20, 20)).verdict == "better"
+    seeds = [60.0, 90.0, 75.0, 100.0, 20.0]  # noise between the seeds is more than that of the episodes
+    assert summarise_seeds(seeds, episodes=20) == summarise_seeds(seeds)
+
+
+def test_success_rates_of_equal_agents_are_seldom_significant() -> None:
+    """Five seeds of 20 episodes that succeed with probability 0.97, 400 times: at most 5% significant differences."""
+    rates = np.random.default_rng(0).binomial(20, 0.97, (400, 2, 5)) * 5.0
+    verdicts = [compare_seeds(a, b, (20, 20)).verdict for a, b in rates]
+    assert np.mean([verdict != "no difference shown" for verdict in verdicts]) <= 0.05
 
 
 def test_compare_variants_adjusts_p_values_by_holms_method() -> None:
