@@ -78,7 +78,7 @@ class RolloutResult:
 
 
 def episode_groups(count: int, environment_id: str) -> list[range]:
-    """The numbers of the episodes that are stepped together, out of `count`; each group mixes all target returns.
+    """The numbers of the episodes of a target return that are stepped together, out of `count`.
 
     They depend only on the number of episodes and the environment, since the last digits of an action depend on its
     batch.
@@ -102,7 +102,8 @@ def rollout(
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
     Each episode has its own environment; episode i of every target begins with reset(seed + i). When an episode ends,
-    its row leaves the batch. Results are the same for any number of processes.
+    its row leaves the batch. Results are the same for any number of processes, and those of a target do not depend on
+    the other targets.
 
     Args:
         actor: In evaluation mode, on the CPU; it is pickled where there is more than one process.
@@ -123,9 +124,13 @@ def rollout(
         SystemFault: If a process dies.
     """
     count = len(target_returns) * episodes
-    groups = episode_groups(count, environment_id)
-    begins = [(seed + i % episodes, float(target_returns[i // episodes])) for i in range(count)]
-    tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
+    numbers = episode_groups(episodes, environment_id)
+    groups = [np.add(group, i * episodes) for i in range(len(target_returns)) for group in numbers]
+    tasks = [
+        (seed + group[0], [(seed + number, float(target)) for number in group])
+        for target in target_returns
+        for group in numbers
+    ]
     limit = step_limit(environment_id, max_episode_steps, longest_episode)
     play = partial(play_group, actor, environment_id, limit, metrics)
     found = (

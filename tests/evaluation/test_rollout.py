@@ -87,10 +87,10 @@ def test_rollout_removes_ended_environments_from_the_batch(countdown: str) -> No
     for result in (one, two):
         assert result.lengths.tolist() == lengths.tolist()
         assert result.returns.tolist() == (lengths * (lengths + 1) / 2).tolist()
-    assert [len(reward) for reward, _ in actor.seen] == [10, 10, 10, 8, 6, 4, 2]
-    for step, (reward, target) in enumerate(actor.seen):
-        assert reward.tolist() == [step] * len(reward)  # the reward of the previous step
-        assert target.tolist() == [10.0] * (len(target) // 2) + [20.0] * (len(target) // 2)
+    assert [len(reward) for reward, _ in actor.seen] == [5, 5, 5, 4, 3, 2, 1] * 2
+    for call, (reward, target) in enumerate(actor.seen):
+        assert reward.tolist() == [call % 7] * len(reward)  # the reward of the previous step
+        assert target.tolist() == [10.0 if call < 7 else 20.0] * len(target)
 
 
 class Endless(Countdown):

@@ -129,9 +129,22 @@ def test_rollout_is_identical_for_any_number_of_processes(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[], Actor], environment: str
 ) -> None:
     monkeypatch.setitem(gymnasium.registry, "Paid-v0", EnvSpec("Paid-v0", entry_point=Paid))
-    one, two, three = (digits(rollout(make(), environment, [3600.0, 900.0], 4, 70, processes=n)) for n in (1, 2, 3))
+    one, two, three = (digits(rollout(make(), environment, [3600.0, 900.0], 5, 70, processes=n)) for n in (1, 2, 3))
     assert one == two == three
     assert len({value for _, returns, _ in one for value in returns}) > (1 if make is BatchSize else 4)
+
+
+@pytest.mark.parametrize("make", [Dice, BatchSize])
+def test_target_result_is_independent_of_other_targets(monkeypatch: pytest.MonkeyPatch, make: type[Reflex]) -> None:
+    """Also where actions are sampled, or depend on the number of environments in the batch."""
+    monkeypatch.setitem(gymnasium.registry, "Paid-v0", EnvSpec("Paid-v0", entry_point=Paid))
+    environment = "Hopper-v5" if make is Dice else "Paid-v0"
+    together = digits(rollout(make(), environment, [900.0, 3600.0], 4, 70))
+    alone = [
+        *digits(rollout(make(), environment, [900.0], 4, 70)),
+        *digits(rollout(make(), environment, [3600.0], 4, 70)),
+    ]
+    assert together == alone
 
 
 def test_100_episodes_are_two_equal_groups(monkeypatch: pytest.MonkeyPatch) -> None:
