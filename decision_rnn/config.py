@@ -288,7 +288,7 @@ TIME_TO_GOAL = {"objective.name": "gmm", "training.optimizer": "muon"}
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 
 
-def from_dict(data: Mapping[str, Any], source: str = "configuration") -> RunConfig:
+def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
     """The configuration of a run from nested or dotted keys and values, with defaults for the rest.
 
     Raises:
@@ -307,7 +307,7 @@ def from_dict(data: Mapping[str, Any], source: str = "configuration") -> RunConf
             values.setdefault(section, _section(classes[section], section, own))
         return validated(RunConfig, values)
     except ValueError as error:  # also of checks in the classes of plugins
-        raise InputError(f"{source}: {error}") from None
+        raise InputError(f"{source}: {error}".removeprefix(": ")) from None
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

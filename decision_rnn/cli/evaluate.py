@@ -1,17 +1,11 @@
-"""`decision-rnn evaluate`: evaluate an agent.
-
-The result of a run or of one of its checkpoints is written to the run's folder. The result of any other agent, whose
-folder may be read-only, is printed, and written only to the folder given by `--output`.
-"""
+"""`decision-rnn evaluate`: evaluate an agent."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from decision_rnn.cli.parser import CommandParser
+from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.training.agents import load_subject
-from decision_rnn.utils.messages import tell
+from decision_rnn.training.run import evaluate
 from decision_rnn.utils.parsing import PositiveInt, options_of
 
 OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items() if name != "checkpoint_episodes"}
@@ -20,28 +14,21 @@ OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items()
 def run(arguments: Sequence[str]) -> None:
     """Evaluate an agent, overriding its settings with the command line's; raises InputError for invalid input."""
     command = parser().read(arguments)
-    subject, run_folder = load_subject(command.run)
-    from decision_rnn.evaluation.results import result_file
-    from decision_rnn.training.run import evaluate  # here: slow, and not needed for `--help`
-
-    output = command.output or run_folder
-    settings = {name: getattr(command, name) for name in (*OPTIONS, "processes")}
-    result = evaluate(subject, output=output, **settings)
-    print(result)
-    if output is None:
-        tell(f"not written: {command.run} is not a run, so name a folder with --output")
-    else:
-        tell(f"written to {result_file(output, result)}")
+    settings = {name: getattr(command, name) for name in OPTIONS}
+    print(evaluate(command.run, output=command.output, processes=command.processes, **settings))
 
 
 def parser() -> CommandParser:
-    parser = CommandParser("decision-rnn evaluate")
+    text = (
+        "Evaluate an agent. The result of a run is written into its folder, that of any other agent into --output if "
+        "it is given. Options default to those of the run."
+    )
+    parser = CommandParser("decision-rnn evaluate", text)
     text = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     parser.add_argument("run", help=text)
-    for option in OPTIONS.values():  # their defaults are known once the run is read
-        text = option.help.removesuffix("; 0 for no evaluation after training.")
-        parser.add_options([replace(option, default=None, help=f"{text} (default: the run's)")])
-    parser.add_argument("--output", type=Path, help="folder to write the result into (default: that of the run)")
+    for name, option in OPTIONS.items():
+        parser.add_argument(f"--{name}", type=parse_as(option.hint), metavar=name.upper(), help=option.help)
+    parser.add_argument("--output", type=Path, help="folder to write the result into, in place of the run's")
     text = "number of processes that play; the result does not depend on it (default: one per core)"
-    parser.add_argument("--processes", type=PositiveInt, help=text)
+    parser.add_argument("--processes", type=parse_as(PositiveInt), help=text)
     return parser

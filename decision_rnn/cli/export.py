@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from decision_rnn.cli.parser import CommandParser
+from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.deploy.hub import find_agent
+from decision_rnn.deploy.onnx import STEPS, export_onnx
+from decision_rnn.evaluation.results import results_of
+from decision_rnn.training.checkpoint import load_agent
 from decision_rnn.training.run_files import run_of
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import TargetReturn
@@ -15,34 +17,23 @@ def run(arguments: Sequence[str]) -> None:
     """Export an agent and print how closely the file matches its actions; raises InputError for invalid input."""
     command = parser().read(arguments)
     folder = find_agent(command.agent)
-    from decision_rnn.deploy.onnx import STEPS, export_onnx
-    from decision_rnn.evaluation.results import results_of
-    from decision_rnn.training.checkpoint import load_agent  # here: slow, and not needed for `--help`
-
     trained, run_folder = load_agent(folder), run_of(folder)
     path = command.output or (run_folder or Path()) / "policy.onnx"
-    if path.suffix != ".onnx" and not path.is_dir():
-        path = path.with_name(f"{path.name}.onnx")
+    path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
     results = results_of(run_folder or folder, trained)
-    difference = export_onnx(trained, path, command.target_returns, results, weights=command.weights)
+    difference = export_onnx(trained, path, command.target_return, results, weights=command.weights)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")
 
 
 def parser() -> CommandParser:
-    parser = CommandParser("decision-rnn export")
+    parser = CommandParser("decision-rnn export", "Write an agent as an ONNX file, which acts without torch.")
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
-    parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        help="the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)",
-    )
-    text = (
-        "int8 stores weights in 8 bits: faster for one environment, slower for many, and not exactly as the agent acts"
-    )
-    parser.add_argument("--weights", type=Literal["float32", "int8"], default="float32", help=text)
+    text = "the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)"
+    parser.add_argument("--output", type=Path, help=text)
+    text = "int8 stores weights in 8 bits: a smaller file, which acts nearly as the agent does"
+    parser.add_argument("--weights", choices=("float32", "int8"), default="float32", help=text)
     text = "default target return of the policy (default: the first of the run's evaluation)"
-    parser.add_argument("--target_returns", type=TargetReturn, help=text)
+    parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
     return parser

@@ -4,32 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.utils.errors import InputError
+from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub
+from decision_rnn.deploy.package import package
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import COMMAND_LINE, split_names
 
 
 def run(arguments: Sequence[str]) -> None:
     """Write the folder, push it if requested, and print where it is; raises InputError for invalid input."""
     command = parser().read(arguments)
-    from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub  # here: imports torch
-    from decision_rnn.deploy.package import package
-
     if command.push is not None:
         check_repo_id(command.push)
-    elif command.private:
-        raise InputError(f"{COMMAND_LINE}: --private is for a repository: name it with --push org/name")
     folder = Path(command.run)
-    if is_packaged(folder):
-        if command.push is None or command.output is not None or command.browser:
-            raise InputError(
-                f"{folder} is packaged already: push it with --push org/name, without --output or --browser"
-            )
-    else:
-        folder, left_out = package(
-            command.run, command.output, command.push, split_names(command.plugins), command.browser
-        )
-        for sentence in left_out:
+    if not is_packaged(folder):
+        folder, missing = package(command.run, command.output, command.push, command.plugins, command.browser)
+        for sentence in missing:
             warn(sentence)
         print(f"written to {folder}")
     if command.push is not None:
@@ -37,7 +25,8 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    parser = CommandParser("decision-rnn package")
+    text = "Write an agent as one folder to share, and push it, or a folder that is packaged already, to the Hub."
+    parser = CommandParser("decision-rnn package", text)
     parser.add_argument("run", help="the run's folder, or that of a checkpoint or of a packaged agent")
     parser.add_argument("--output", type=Path, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)")
     parser.add_argument("--browser", action="store_true", help="add a page on which the agent plays in a browser")

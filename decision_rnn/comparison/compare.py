@@ -97,7 +97,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
 
     Raises:
         InputError: If they cannot be written.
-        SystemFault: If the disk is full.
+        EnvironmentFailure: If the disk is full.
     """
     from decision_rnn.comparison.report.markdown import format_comparison  # importing scipy takes a second
 

@@ -96,7 +96,7 @@ def evaluate(
     Raises:
         InputError: If `settings.episodes` is 0, a metric is unknown, or the run needs modules that have not been
             imported.
-        SystemFault: If a process dies.
+        EnvironmentFailure: If a process dies.
     """
     environment_id = evaluation_environment(settings, policy.provenance)  # first: it may be why episodes are 0
     if settings.episodes == 0:

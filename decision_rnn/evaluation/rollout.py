@@ -121,7 +121,7 @@ def rollout(
         One result per target return.
 
     Raises:
-        SystemFault: If a process dies.
+        EnvironmentFailure: If a process dies.
     """
     count = len(target_returns) * episodes
     numbers = episode_groups(episodes, environment_id)

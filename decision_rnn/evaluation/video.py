@@ -36,7 +36,7 @@ from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.utils.errors import FULL, InputError, SystemFault, cannot_write
+from decision_rnn.utils.errors import FULL, EnvironmentFailure, InputError, cannot_write
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -51,7 +51,7 @@ DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
 """MuJoCo's drivers without a display, in the order in which they are tried."""
 TIMEOUT = 600.0
 """Timeout in seconds per episode, including loading."""
-FAULTS: dict[int, type[Exception]] = {2: InputError, 3: SystemFault}
+FAULTS: dict[int, type[Exception]] = {2: InputError, 3: EnvironmentFailure}
 """Exit codes of the process for errors that another driver does not mend."""
 DRIVER_MODULES = ("mujoco", "OpenGL", "gymnasium.envs.mujoco")
 """The modules in which a driver that does not work raises an error, of any class."""
@@ -163,7 +163,7 @@ def film(
 
     Raises:
         InputError: If nothing can be rendered here, or the agent cannot be used.
-        SystemFault: If the disk is full.
+        EnvironmentFailure: If the disk is full.
     """
     with new_file(video) as new:
         asked = [str(agent), str(new), str(shown or video), target_return, episodes, seed, seconds, list(plugins)]
@@ -231,7 +231,7 @@ def main() -> None:
 
 def _fault(error: Exception, file: str) -> Exception | None:
     """The error for the user if it is not one of MuJoCo's driver, which another driver may mend."""
-    if isinstance(error, InputError | SystemFault):
+    if isinstance(error, InputError | EnvironmentFailure):
         return error
     if isinstance(error, OSError) and error.errno in FULL:
         return cannot_write(file, error)

@@ -28,7 +28,7 @@ from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.run_files import DESCRIPTION, WEIGHTS, checkpoints_of
 from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
-from decision_rnn.utils.errors import InputError, SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
@@ -81,7 +81,7 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
     """Write a checkpoint of that step; all but the newest `KEPT` are removed.
 
     Raises:
-        SystemFault: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
+        EnvironmentFailure: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
     """
     folder = run / "checkpoints" / str(trained.step)
     buffer = io.BytesIO()
@@ -95,7 +95,7 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
         for old in checkpoints_of(run)[:-KEPT]:
             remove_directory(old)
     except OSError as error:
-        raise SystemFault(
+        raise EnvironmentFailure(
             f"cannot write the checkpoint {folder}: {error.strerror}; earlier checkpoints are intact, so make room "
             "and resume the run (`train` with --resume; `compare` does so itself)"
         ) from None

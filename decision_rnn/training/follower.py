@@ -14,7 +14,7 @@ from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import prepare, restore
 from decision_rnn.training.ranks import Order, Ranks, join
 from decision_rnn.training.slices import select_episodes
-from decision_rnn.utils.errors import SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure
 from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.plugins import import_plugins
 
@@ -59,5 +59,5 @@ def follow() -> Path:
             else:
                 trainer.state_dict()
         return setup.run
-    except SystemFault:  # the first process says so
+    except EnvironmentFailure:  # the first process says so
         sys.exit(1)

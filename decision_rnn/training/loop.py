@@ -82,7 +82,7 @@ def train(
 
     Raises:
         InputError: If the dataset or the run folder cannot be used, or another process is training in that folder.
-        SystemFault: If a checkpoint cannot be written.
+        EnvironmentFailure: If a checkpoint cannot be written.
         KeyboardInterrupt: After Ctrl-C or SIGTERM, once the current step is done and its checkpoint is written.
     """
     with ExitStack() as stack:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from decision_rnn.utils import workers
-from decision_rnn.utils.errors import SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure
 from decision_rnn.utils.workers import GROUP, LIFELINE, TORCHRUN, available_cores, thread_limits
 
 STARTING = timedelta(minutes=2)
@@ -115,7 +115,7 @@ def leading(processes: int) -> Iterator[Ranks]:
     the block.
 
     Raises:
-        SystemFault: If one of them dies.
+        EnvironmentFailure: If one of them dies.
     """
     if TORCHRUN not in os.environ and processes == 1:
         yield ALONE
@@ -179,15 +179,15 @@ def join(place: Mapping[str, str] = os.environ) -> Ranks:
 
 @contextlib.contextmanager
 def _others_alive() -> Iterator[None]:
-    """SystemFault if the block fails because another process has died."""
+    """EnvironmentFailure if the block fails because another process has died."""
     try:
         yield
     except RuntimeError as error:  # of gloo and of NCCL
         raise _gone() from error
 
 
-def _gone() -> SystemFault:
-    return SystemFault(
+def _gone() -> EnvironmentFailure:
+    return EnvironmentFailure(
         "a process that trains with this one has died: free some memory or lower training.processes; the checkpoints "
         "are intact, so resume the run (`train` with --resume)"
     )

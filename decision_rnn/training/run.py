@@ -292,7 +292,7 @@ def evaluate(
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
             cannot be written (checked before playing).
-        SystemFault: If a process dies.
+        EnvironmentFailure: If a process dies.
 
     Example:
         >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)

@@ -18,7 +18,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.training.run_files import config_file
-from decision_rnn.utils.errors import InputError, SystemFault, cannot_write
+from decision_rnn.utils.errors import EnvironmentFailure, InputError, cannot_write
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import read_yaml
@@ -102,7 +102,7 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
 class MetricsLog:
     """The run's metrics, as lines of JSON and as TensorBoard events.
 
-    Raises SystemFault if they cannot be written, for example on a full disk.
+    Raises EnvironmentFailure if they cannot be written, for example on a full disk.
     """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
@@ -156,7 +156,7 @@ class MetricsLog:
         try:
             yield
         except OSError as error:
-            raise SystemFault(
+            raise EnvironmentFailure(
                 f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
                 "make room and resume the run (`train` with --resume; `compare` does so itself)"
             ) from None

@@ -5,7 +5,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -16,7 +16,6 @@ from decision_rnn.utils.errors import InputError, did_you_mean
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """The pydantic settings of all options."""
-COMMAND_LINE = "command line"
 REQUIRED: Any = inspect.Parameter.empty
 AUTO = math.inf
 """A target return above all others, written `auto`: the condition's limit decides what the agent sees."""
@@ -69,8 +68,13 @@ def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
     for owner in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
         described |= describe_options(owner.__doc__ or "")
     hints = get_type_hints(declaration, include_extras=True)
-    parameters = inspect.signature(declaration).parameters.values()
-    return {p.name: Option(p.name, hints[p.name], p.default, described.get(p.name, "")) for p in parameters}
+    if is_dataclass(declaration):
+        defaults = {
+            field.name: REQUIRED if field.default is MISSING else field.default for field in fields(declaration)
+        }
+    else:
+        defaults = {name: each.default for name, each in inspect.signature(declaration).parameters.items()}
+    return {name: Option(name, hints[name], default, described.get(name, "")) for name, default in defaults.items()}
 
 
 def describe_options(docstring: str) -> dict[str, str]:
@@ -80,7 +84,7 @@ def describe_options(docstring: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)}
 
 
-def convert(value: Any, hint: Any, key: str) -> Any:
+def convert(value: Any, hint: Any, key: str = "") -> Any:
     """A value as one of a type; text may be YAML, such as 1e3, null or [3, 5].
 
     Raises:
@@ -103,7 +107,7 @@ def describe_error(error: ValidationError, *section: str) -> str:
     if first["type"] == "value_error":  # raised by a check of ours, which names its keys
         return str(first["ctx"]["error"])
     value = "" if first["type"] == "missing" else f", got {first['input']!r:.100}"
-    return f"{key}: {first['msg']}{value}"
+    return f"{key}: {first['msg']}{value}".removeprefix(": ")
 
 
 def suggest(key: str, known: Sequence[str]) -> str:

@@ -15,8 +15,6 @@ from typing import Any
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import typed
 
-PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
-
 
 def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
     """Import modules by name, from the working folder or as installed; `where` they are named is for messages.
@@ -40,20 +38,16 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
             ) from error
 
 
-def import_callable(name: str, where: str, kind: str) -> Callable[..., Any]:
-    """The function or class named `module.NAME`, whose module is imported as a plugin; `kind` is for messages.
-
-    Raises:
-        InputError: If the name has no module, it cannot be imported, or it has no such function or class.
-    """
-    module, dot, attribute = name.rpartition(".")
-    if not dot:
-        raise InputError(f"{where} is {name!r:.100}: give module.{name:.100}, with the module that defines the {kind}")
+def import_callable(name: str, where: str) -> Callable[..., Any]:
+    """The function or class `module.NAME`, whose module is imported as a plugin; InputError if there is none."""
+    module, _, attribute = name.rpartition(".")
+    if not module:
+        raise InputError(f"{where} is {name!r:.100}: expected module.NAME")
     import_plugins([module], where)
-    found: Any = getattr(sys.modules[module], attribute, None)
-    if not callable(found):
-        raise InputError(f"the module {module:.100} has no {kind} {attribute!r:.100}: name one that it defines")
-    return found
+    value: Any = getattr(sys.modules[module], attribute, None)
+    if not callable(value):
+        raise InputError(f"{where}: the module {module:.100} has no function or class {attribute!r:.100}")
+    return value
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:

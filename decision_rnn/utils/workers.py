@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from decision_rnn.utils.errors import SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -109,7 +109,7 @@ def parallel_map(
         start_method: One of multiprocessing's; `START_METHOD` if left out.
 
     Raises:
-        SystemFault: If a process dies.
+        EnvironmentFailure: If a process dies.
     """
     context: Any = multiprocessing.get_context(start_method or START_METHOD)
     waiting, reports = iter(tasks), context.SimpleQueue()
@@ -129,7 +129,7 @@ def parallel_map(
         pool.shutdown(cancel_futures=True)
         raise
     except BrokenProcessPool as error:
-        raise SystemFault(
+        raise EnvironmentFailure(
             f"a process that {doing} has died: free some memory, ask for fewer processes, or put the work of a script "
             'under `if __name__ == "__main__":`'
         ) from error

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import BENCHES, bench_of
-from decision_rnn.cli.parser import CommandParser
+from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import options_of
@@ -40,7 +40,9 @@ def parsers() -> dict[str, CommandParser]:
 
 def _parser(name: str) -> CommandParser:
     parser = CommandParser(f"python -m bench {name}")
-    parser.add_options(options_of(bench_of(name)).values())
+    for key, option in options_of(bench_of(name)).items():
+        kind, default = parse_as(option.hint), option.default
+        parser.add_argument(f"--{key}", type=kind, default=default, metavar=key.upper(), help=option.help)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     return parser
 

@@ -7,11 +7,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from run_config import parse_run
 
 from decision_rnn import AgentConfig, DecisionAgent, InputError
 from decision_rnn.agent import ActionChunkConfig, MSEConfig, ObjectiveConfig, agent_spec
 from decision_rnn.backbones import registered
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.loop import train

@@ -6,11 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from run_config import parse_run
 from torch import Tensor
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore

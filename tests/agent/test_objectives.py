@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 from guide import example
+from run_config import parse_run
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
 from decision_rnn.agent import OBJECTIVES, AgentSpec, agent_spec, objectives
 from decision_rnn.agent.objectives import Metrics
 from decision_rnn.backbones import registered
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream

@@ -4,8 +4,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+from run_config import parse_run
 
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.main import main
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store import EpisodeStore

@@ -14,9 +14,9 @@ import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
 from minari_files import boxes, edit, publish, specification
+from run_config import parse_run
 
 from decision_rnn import Episode, play_episodes, write_store
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats import minari

@@ -9,10 +9,10 @@ import pytest
 import scipy.stats
 import torch
 from gymnasium.spaces import Box, Dict
+from run_config import parse_run
 
 import decision_rnn
 from decision_rnn import Episode, InputError
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.hindsight import GoalEntries

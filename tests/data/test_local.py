@@ -11,9 +11,9 @@ import pytest
 from d4rl_files import hopper_episodes
 from faults import Payload
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten
+from run_config import parse_run
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.training.loop import train
 from decision_rnn.utils.errors import InputError

@@ -14,7 +14,7 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.standin.collection import Collector, Policy, collect
 from decision_rnn.data.standin.recipes import RECIPES, weights_path
-from decision_rnn.utils.errors import SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure
 
 SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies
 
@@ -164,5 +164,5 @@ def test_collect_raises_if_a_worker_process_fails_or_dies(tmp_path: Path) -> Non
     next(episodes)
     (worker,) = multiprocessing.active_children()
     worker.kill()
-    with pytest.raises(SystemFault, match="a process that collects episodes has died"):
+    with pytest.raises(EnvironmentFailure, match="a process that collects episodes has died"):
         list(episodes)

@@ -29,7 +29,7 @@ from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils import workers
-from decision_rnn.utils.errors import InputError, SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 
 PLUGIN = """
 import gymnasium
@@ -186,7 +186,7 @@ def die() -> None:
 
 
 def test_rollout_with_a_killed_worker_process_raises() -> None:
-    with pytest.raises(SystemFault, match="a process that plays episodes has died"):
+    with pytest.raises(EnvironmentFailure, match="a process that plays episodes has died"):
         rollout(Hapless(die), "Hopper-v5", [1.0], 9, 0, processes=2)
 
 

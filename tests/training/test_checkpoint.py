@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from run_config import parse_run
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import BackboneConfig, register
 from decision_rnn.backbones.mlp import MLP
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store import EpisodeStore

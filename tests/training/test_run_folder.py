@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from run_config import parse_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
 from decision_rnn.training.run import Run
 from decision_rnn.training.run_folder import MetricsLog, read_metrics
-from decision_rnn.utils.errors import InputError, SystemFault
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 from decision_rnn.utils.files import working_alone
 
 pytestmark = pytest.mark.usefixtures("small_store")
@@ -33,7 +33,7 @@ TRAIN = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from decision_rnn.cli.arguments import parse_run
+from run_config import parse_run
 from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training import loop
@@ -109,7 +109,10 @@ def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weigh
 
 
 def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_path: Path) -> None:
-    with disk_of(10_000), pytest.raises(SystemFault, match=r"cannot write the checkpoint.*File too large.*--resume"):
+    with (
+        disk_of(10_000),
+        pytest.raises(EnvironmentFailure, match=r"checkpoint.*File too large.*--resume"),
+    ):
         train(configure(), tmp_path / "run")
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
     train(configure(), tmp_path / "run", resume=True)
@@ -203,7 +206,7 @@ def test_full_disk_while_writing_metrics_raises_one_error(
     """Of TensorBoard's file and metrics.jsonl, the larger one reaches the limit first."""
     log = MetricsLog(tmp_path, 0, 0.0)
     many = {f"metric_{i}": 0.1 for i in range(10)}
-    with disk_of(size), pytest.raises(SystemFault, match=r"cannot write the metrics.*File too large.*--resume"):
+    with disk_of(size), pytest.raises(EnvironmentFailure, match=r"cannot write the metrics.*File too large.*--resume"):
         for step in range(1, 10_000):
             log.write(step, **(many if size == 20_000 else {"m" * 300: 1.0}))
     assert capfd.readouterr().err == ""

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from run_config import parse_run
 
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.store import Episode, EpisodeStore
 from decision_rnn.training.slices import describe_slices, odd_slices
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from run_config import parse_run
 
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from run_config import parse_run
 from torch import Tensor, distributed, nn
 
 from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.prepare import prepare

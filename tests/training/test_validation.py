@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from run_config import parse_run
 
 from decision_rnn import InputError
-from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.selection import Selection

@@ -5,7 +5,7 @@ import types
 import pytest
 
 from decision_rnn.cli.main import main
-from decision_rnn.utils.errors import InputError, SystemFault, did_you_mean
+from decision_rnn.utils.errors import EnvironmentFailure, InputError, did_you_mean
 
 
 def test_did_you_mean_suggests_only_close_names() -> None:
@@ -18,7 +18,7 @@ def test_did_you_mean_suggests_only_close_names() -> None:
     ("error", "code"),
     [
         (InputError("seed is -1:\nit must be at least 0"), 2),
-        (SystemFault("a process that plays episodes died"), 1),
+        (EnvironmentFailure("a process that plays episodes died"), 1),
         (OSError(errno.ENOSPC, "No space left on device"), 1),
         (PermissionError(errno.EACCES, "Permission denied"), 2),
         (MemoryError(), 1),

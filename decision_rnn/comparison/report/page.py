@@ -24,7 +24,7 @@ def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: 
 
     Raises:
         InputError: If there is no comparison, or the page cannot be written.
-        SystemFault: If the disk is full.
+        EnvironmentFailure: If the disk is full.
     """
     comparison = read_comparison(path)
     folder = path if path.is_dir() else path.parent

@@ -86,8 +86,8 @@ def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int 
     `folder`, where all are kept, are not played again.
 
     A progress bar over steps goes to stderr when that is a terminal. Processes are spawned, so that their BLAS starts
-    with one thread: a script that calls this must do its work under `if __name__ == "__main__":`. Raises SystemFault if
-    a process dies.
+    with one thread: a script that calls this must do its work under `if __name__ == "__main__":`. Raises
+    EnvironmentFailure if a process dies.
     """
     play, doing = partial(kept, folder, partial(_play_chunk, recipe)), "collects episodes"
     chunks = parallel_map(play, count(0, CHUNK), processes or available_cores(), doing, start_method="spawn")

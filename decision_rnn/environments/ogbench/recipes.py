@@ -55,7 +55,7 @@ def collect(
 ) -> Iterator[Episode]:
     """Yield all episodes of a recipe, or those for `validation`, in order, each determined by its index, for any number
     of `processes` (by default one per core). Those in `folder`, where all are kept, are not played again. Raises
-    SystemFault if a process dies."""
+    EnvironmentFailure if a process dies."""
     indices = episodes_of(recipe, validation)
     starts, play = indices[::CHUNK], partial(kept, folder, partial(_play, recipe, indices.stop))
     chunks = parallel_map(play, starts, processes or available_cores(), "collects episodes")
