@@ -30,8 +30,7 @@ def run(arguments: Sequence[str]) -> None:
     if command.output is not None or len(command.agents) > 1:
         raise InputError("--output and several agents need --browser")
     (name,) = command.agents
-    folder = find_subject(name)
-    trained, _ = load_subject(folder)
+    trained, _ = load_subject(name)
     spec, settings, target = trained.provenance, trained.config.evaluation, command.target_return
     environment_id = evaluation_environment(settings, spec)
     if command.video is None and not has_screen():
@@ -46,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     if command.video is None:
         ends = _in_window(trained, target, command.episodes, seed)
     else:
-        ends = iter(film(folder, command.video, target, command.episodes, seed, plugins=command.plugins))
+        ends = iter(film(trained, command.video, target, command.episodes, seed))
     for number, end in enumerate(ends):
         prefix = "" if target is None else f"target {format_target(target)}, "
         earned, score = format_return(end.earned, spec, least=1), float(spec.normalised(end.earned))

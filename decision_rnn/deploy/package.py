@@ -77,7 +77,7 @@ def package(
         check_folder(folder)
         with new_directory(folder) as new:
             called, on_hub = name or folder.name, name is not None
-            left_out = write_package(new, trained, results, called, on_hub, checkpoint, folder, browser=browser)
+            left_out = write_package(new, trained, results, called, on_hub, folder, browser=browser)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}") from None
     return folder, left_out
@@ -89,7 +89,6 @@ def write_package(
     results: Sequence[Result],
     name: str,
     on_hub: bool,
-    source: Path,
     shown: Path,
     shipped: bool = False,
     browser: bool = False,
@@ -102,7 +101,6 @@ def write_package(
         results: Its evaluations; the card shows the one with the most episodes.
         name: The name by which `find_agent` will find it.
         on_hub: Whether the name is that of a repository on the hub.
-        source: The folder of the agent that is filmed, which messages name.
         shown: The folder in messages, to which it will be moved.
         shipped: Whether it ships with this package; to keep the download small, it is then written without ONNX and
             with parameters in half precision, which they must fit into.
@@ -122,7 +120,7 @@ def write_package(
     target, seed = default_return(config, trained.provenance), config.evaluation.seed
     parts: dict[str, Callable[[Path], object]] = {
         ONNX: lambda path: export_onnx(trained, path, results=results, shown=shown / ONNX),
-        CLIP: lambda path: film(source, path, target, 1, seed, SECONDS, config.plugins, shown=shown / CLIP),
+        CLIP: lambda path: film(trained, path, target, 1, seed, SECONDS),
     }
     if browser:
         parts[BROWSER] = lambda path: write_page(path, [Subject(name, trained, folder)], shown=shown / BROWSER)

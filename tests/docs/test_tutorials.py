@@ -46,7 +46,7 @@ SMALLER = {
 PROCESSES = ("compare", "report", "bench", "check", "package", "play")
 """Commands that start processes, need what those made, or take long: left to the slow tests."""
 
-RENDERS_NOT = "nothing renders here"
+RENDERS_NOT = "cannot render"
 """What a command says where a video cannot be made."""
 
 

@@ -84,8 +84,8 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
     assert f"return {target.returns[0]:.1f}," in done.stdout.splitlines()[-1]
     monkeypatch.setattr(video, "draw", lambda environment: None)
     monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
-    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: list(pictures))
-    (end,) = video._film(str(folder / "policy.onnx"), "a.mp4", "a.mp4", target.target_return, 1, seed, None)
+    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: path.write_text(str(list(pictures))))
+    (end,) = video.film(load_policy(folder / "policy.onnx"), Path("a.mp4"), target.target_return, 1, seed)
     assert end.earned == pytest.approx(target.returns[0], abs=0.05)
 
 

@@ -149,14 +149,14 @@ def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_a
     assert describe(trained, None, [])["target_return"]["default"] == -350
     filmed = []
 
-    def film(agent: Path, video: Path, target_return: float, *options: object, **others: object) -> list:
+    def film(agent: TrainedAgent, video: Path, target_return: float, *options: object, **others: object) -> list:
         filmed.append(target_return)
         return []
 
     monkeypatch.setattr(packaging, "film", film)
     (tmp_path / "packaged").mkdir()
     packaged = tmp_path / "packaged"
-    packaging.write_package(packaged, trained, [], "agent", False, packaged, packaged, shipped=True)
+    packaging.write_package(packaged, trained, [], "agent", False, packaged, shipped=True)
     monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
     assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
     assert filmed == [-350, -350]
@@ -228,18 +228,12 @@ def test_messages_while_a_package_is_made_name_the_users_files(
 ) -> None:
     """Not those of the hidden folder in which it is made."""
 
-    def filmed(command: list[str], *others: object) -> tuple[int, str, list[str]]:
-        agent, _, video, *_ = json.loads(command[-1])
-        return 2, "", [f"no pictures of {agent} in {video}"]
-
     checkpoint = last_checkpoint(run)
     contents = json.loads((checkpoint / "config.json").read_text())
     contents["config"]["evaluation"] |= {"inference": "window", "window": 7}
     (checkpoint / "config.json").write_text(json.dumps(contents))
-    monkeypatch.setattr("decision_rnn.evaluation.video._run", filmed)
-    folder, left_out = package(run, tmp_path / "packaged")
+    folder, _ = package(run, tmp_path / "packaged")
     assert f"{folder / 'policy.onnx'} carries its state" in capsys.readouterr().err
-    assert left_out[-1] == f"replay.mp4 is left out: no pictures of {checkpoint} in {folder / 'replay.mp4'}"
 
 
 @pytest.mark.usefixtures("without_extras")
