@@ -37,7 +37,7 @@ def make(run: str, name: str, output: Path, episodes: int) -> Path:
     folder = output / name
     remove_directory(folder)
     with new_directory(folder) as new:
-        for sentence in write_package(new, trained, [result], f"pretrained/{name}", False, folder, shipped=True):
+        for sentence in write_package(new, trained, [result], f"pretrained/{name}", shipped=True):
             sys.exit(sentence)
         size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
         if size > LARGEST:

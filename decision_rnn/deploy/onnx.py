@@ -58,7 +58,6 @@ def export_onnx(
     path: Path,
     target_return: float | None = None,
     results: Sequence[Result] = (),
-    shown: Path | None = None,
     weights: Weights = "float32",
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
@@ -71,7 +70,6 @@ def export_onnx(
         path: The file; missing folders are created.
         target_return: The policy's default target return; if left out, the first of its evaluation.
         results: Its evaluations, to be recorded in the file.
-        shown: The file in messages, if it will be moved there; otherwise `path`.
         weights: `int8` to store the weights of matrix products in 8 bits.
 
     Returns:
@@ -94,10 +92,10 @@ def export_onnx(
             check_limited(trained.config.condition_options)
         elif not math.isfinite(target_return):
             raise InputError(f"the target return is {target_return}: it must be auto or finite")
-    agent, shown = copy.deepcopy(trained.agent).cpu().eval(), shown or path
+    agent = copy.deepcopy(trained.agent).cpu().eval()
     description = {**describe(trained, target_return, results), "weights": weights}
     data = _exported(agent, description)
-    difference = largest_difference(agent, Policy(data, str(shown)))
+    difference = largest_difference(agent, Policy(data, str(path)))
     if not difference <= (TOLERANCE if weights == "float32" else INT8_TOLERANCE):  # also rejects NaN
         cause = (
             f"its backbone {trained.config.backbone.name} or objective {trained.config.objective.name} may use random "
@@ -109,12 +107,12 @@ def export_onnx(
         with new_file(path) as new:
             new.write_bytes(data)
     except OSError as error:
-        raise cannot_write(shown, error) from None
+        raise cannot_write(path, error) from None
     settings = trained.config.evaluation
     if (of_run := describe_acting(window_of(settings), settings.actions)) != describe_acting(None):
         warn(
-            f"{shown} carries its state and acts greedily, but the run is evaluated otherwise ({of_run}): actions and "
-            "scores can differ, so evaluate the file itself"
+            f"{path.name} carries its state and acts greedily, but the run is evaluated otherwise ({of_run}). Scores "
+            "can differ: evaluate the file itself"
         )
     return difference
 

@@ -51,7 +51,6 @@ def write_page(
     subjects: Sequence[Subject],
     target_return: float | None = None,
     seed: int | None = None,
-    shown: Path | None = None,
 ) -> None:
     """Write the page of some agents.
 
@@ -60,7 +59,6 @@ def write_page(
         subjects: The agents, which act in the same environment.
         target_return: The target return that the page begins with; if left out, the first agent's default.
         seed: The seed that it begins with; if left out, that of the first agent's evaluation.
-        shown: The folder in messages, if it will be moved there; otherwise `folder`.
 
     Raises:
         InputError: If the folder exists or cannot be written, an agent acts in an environment that the page does not
@@ -112,11 +110,11 @@ def write_page(
                 (new / "licences" / name).write_bytes(text)
             for subject, file in zip(subjects, files, strict=True):
                 if isinstance(subject.trained, TrainedAgent):
-                    export_onnx(subject.trained, new / file, shown=(shown or folder) / file)
+                    export_onnx(subject.trained, new / file)
                 else:
                     shutil.copyfile(subject.file, new / file)
     except OSError as error:
-        raise cannot_write(shown or folder, error) from None
+        raise cannot_write(folder, error) from None
 
 
 def server(folder: Path) -> http.server.ThreadingHTTPServer:
