@@ -15,8 +15,8 @@ from .backbones import FadingConfig as FadingConfig
 from .backbones import SequenceMixer as SequenceMixer
 from .backbones import register_backbone as register_backbone
 from .backbones.ops.recurrence import linear_recurrence as linear_recurrence
-from .comparison.comparing import compare as compare
-from .comparison.record import read_comparison as read_comparison
+from .comparison.compare import compare as compare
+from .comparison.results import read_comparison as read_comparison
 from .data.cache import open_or_make as open_or_make
 from .data.catalog import Dataset as Dataset
 from .data.catalog import open_dataset as open_dataset

@@ -1,4 +1,4 @@
-"""The loss on held-out episodes, by which agents are compared whose data name no environment to play in."""
+"""The loss on held-out episodes, by which agents are compared whose data have no environment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from decision_rnn.utils.machine import commit, hardware, versions
 
 
 def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
-    """What is known of an agent that plays nothing, and the same whenever it is measured: not the time of an action."""
+    """Measurements of an agent that plays nothing; not the time of an action, which differs whenever it is measured."""
     agent = trained.agent
     _, state_bytes = action_cost(actor_of(agent, config.evaluation), agent.observation_dim)
     return Measurements(
@@ -47,10 +47,9 @@ def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
 class HeldOutLoss:
     """The loss of trained agents on held-out episodes, over the same segments, goals and noise for all variants.
 
-    A run's own `validation_loss` is over segments that depend on its `top_fraction`, `context` and `tbptt_segments`:
-    what such a draw is off by, all seeds of a variant share, so that no interval over seeds has it. Here the segments
-    are those of the first variant, with the state carried as far as that of any variant is in training.
-    If the objectives differ, the squared error of the actions takes the place of the loss.
+    A run's own `validation_loss` depends on its `context` and `top_fraction`, which variants may differ in. Here the
+    segments are those of the first variant, with the state carried from segment to segment as far as that of any
+    variant is in training. If the objectives differ, the squared error of the actions takes the place of the loss.
 
     Attributes:
         record: What a comparison reports of it.
@@ -81,9 +80,8 @@ class HeldOutLoss:
         for variant, config in zip(variants, configs, strict=True) if differ else ():
             if not self._has_squared_error(config):
                 raise InputError(
-                    "losses of different objectives cannot be compared, and the objective "
-                    f"{config.objective.name} of {variant.label} has no squared_error in their place: compare variants "
-                    "of one objective"
+                    f"the objective {config.objective.name} of {variant.label} has no squared error, by which variants "
+                    "of different objectives are compared: compare variants of one objective"
                 )
         self.record = HeldOut(
             dataset=first.validation,
