@@ -65,8 +65,8 @@ Draw = Callable[[Axes], None]
 
 def render(panels: Sequence[Draw], heights: Sequence[float], description: str, key: str, columns: int = 1) -> str:
     """Draw panels into one inline SVG, with a text alternative; `key` makes its ids unique on a page."""
-    rows = -(-len(panels) // columns)
-    tallest = [max(heights[row * columns : (row + 1) * columns]) for row in range(rows)]
+    rows = max(1, -(-len(panels) // columns))
+    tallest = [max(heights[row * columns : (row + 1) * columns], default=1.0) for row in range(rows)]
     with mpl.rc_context(STYLE):
         figure = Figure((WIDTH * columns, sum(tallest)), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, height_ratios=tallest)
