@@ -46,7 +46,9 @@ NAMES = {
 }
 """Names in tables, by label."""
 SHARED = {"dataset", "path", "partial", "validation", "plugins", "seed"} | {
-    f"evaluation.{field.name}" for field in fields(EvaluationConfig) if field.name not in ("inference", "window", "actions")
+    f"evaluation.{field.name}"
+    for field in fields(EvaluationConfig)
+    if field.name not in ("inference", "window", "actions")
 }
 """Keys of a run that a variant cannot set for itself."""
 

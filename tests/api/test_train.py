@@ -260,7 +260,7 @@ def test_compare_recorded_command_reproduces_the_same_plan(
     """Also for values that are 0, False or empty, and for NumPy and pathlib types."""
     (inside / "compared_plugin.py").write_text("")
     asked: list[tuple[Any, str]] = []
-    monkeypatch.setattr("decision_rnn.comparison.compare.compare", lambda plan, command: asked.append((plan, command)))
+    monkeypatch.setattr("decision_rnn.comparison.compare.run_plan", lambda plan, command: asked.append((plan, command)))
     decision_rnn.compare(
         open_dataset("local/swing"),
         [],

@@ -46,7 +46,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     to_go = episode.rewards[::-1].cumsum()[::-1]
     if trained.config.takes_target:
         seen = top_episodes(open_dataset("local/mine").open(), trained.config.top_fraction)
-        _, caps = seen.return_to_go_caps(trained.config.condition.rtg_quantile)
+        _, caps = seen.return_to_go_caps(trained.config.condition_options.rtg_quantile)
         assert (to_go > caps).any(), "no return-to-go is capped"
         to_go = np.minimum(to_go, caps)
         trained.agent.condition.cap = None  # the lower one of acting, which `predict` applies
@@ -139,13 +139,13 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"validation": None}, r"local/mine names no environment.* name held-out episodes .* with --validation"),
+        ({"validation": None}, r"local/mine has no environment.*--validation"),
         ({"validation": "local/none"}, "there is no dataset local/none"),
         ({"validation": "local/mine"}, "validation local/mine holds the episodes that are trained on"),
         ({"validation": "local/wide"}, "validation local/wide has observations of 4 numbers, and local/mine of 3"),
         ({"validation": "local/short"}, "has 3 steps, fewer than training.context 4"),
-        ({"datasets": "local/mine,local/played"}, "local/mine names no environment, and others of the datasets do"),
-        ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "the variant b has validation, in which all are"),
+        ({"datasets": "local/mine,local/played"}, "local/mine has no environment"),
+        ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "variant b sets validation"),
         (
             {
                 "datasets": "local/choices",

@@ -66,7 +66,7 @@ def test_variant_with_a_window_uses_it_in_every_evaluation(mine: Path, comparing
         assert len(paths) == 2  # one with all targets, one with those of every checkpoint
         for path in paths:
             played = read_result(path).protocol
-            assert (played.state, played.window) == protocol
+            assert (played.inference, played.window) == protocol
     carried, by_window = comparison.trials
     last, target = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run)), by_window.targets[0]
     settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), inference="window", window=3)
