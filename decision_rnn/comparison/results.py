@@ -81,7 +81,7 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg; raises InputError, or EnvironmentFailure if the disk is full."""
+    """Write comparison.json, comparison.md and scores.svg; raises InputError or EnvironmentFailure."""
     picture = figures.scores_file(comparison.summary)
     record = json.dumps({"schema": SCHEMA, **spelt(asdict(comparison))}, separators=(",", ":"))
     try:

@@ -25,8 +25,8 @@ COSTS: dict[str, tuple[str, str, Callable[[Sequence[float]], float]]] = {
 METHOD = (
     "Cells are means over seeds with Student's t 95% interval; with fewer than five seeds, or where runs failed, the "
     "values of the finished seeds are in brackets instead. Differences have Welch's 95% interval and are significant "
-    "at 5% after Holm's adjustment over the variants. Over datasets: interquartile mean with a stratified bootstrap 95% "
-    "interval, and the probability that a run scores higher than one of the reference, tested by a stratified "
+    "at 5% after Holm's adjustment over the variants. Over datasets: interquartile mean with a stratified bootstrap "
+    "95% interval, and the probability that a run scores higher than one of the reference, tested by a stratified "
     "rank-sum test with Holm's adjustment. Target-return error: mean distance of the median return from targets spread "
     "over the data's range, in % of that range; about 20 if an agent ignores its target. Costs: the largest number of "
     "parameters, the median wall time of training, the fastest seed's median time of an action on one thread, and the "

@@ -114,7 +114,7 @@ def make_variants(
     for name in controls:
         if name not in KNOWN_CONTROLS:
             hint, known = did_you_mean(name, KNOWN_CONTROLS), ", ".join(KNOWN_CONTROLS)
-            raise InputError(f"{source}: controls names {name!r:.100}; {hint}known are {known}, or none")
+            raise InputError(f"{source}: unknown control {name!r:.100}. {hint}Known are {known}, or none.")
         config = from_dict(_control_keys(name, first), f"{source}, control {name}")
         if name not in keys_of and config not in [variant.config for variant in variants]:
             variants.append(Variant(name, config, control=True))

@@ -14,7 +14,7 @@ from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
-from decision_rnn.comparison.compare import list_commands, make_plan, write_comparison
+from decision_rnn.comparison.compare import list_commands, make_plan
 from decision_rnn.comparison.page import write_page
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
