@@ -56,7 +56,7 @@ def play(
         target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
         max_episode_steps: As in `EvaluationConfig`.
-        longest_episode: As in `DataSummary`.
+        longest_episode: As in `DatasetSpec`.
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)

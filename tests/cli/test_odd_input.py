@@ -151,7 +151,7 @@ def test_train_options_that_need_too_much_memory_print_one_line(
     key: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
-    write_store("local/mine", store.read_episodes(), environment_id="Hopper-v5")
+    write_store("local/mine", store, environment_id="Hopper-v5")
     options = ["--evaluation.episodes", "0", "--training.steps", "1", "--output", str(tmp_path / "run")]
     code = main(["train", "local/mine", f"--{key}", str(10**15), *options])
     message = capsys.readouterr().err

@@ -45,14 +45,14 @@ def record(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def stored(name: str) -> EpisodeStore:
-    return open_dataset(name).open()
+    return open_dataset(name).store
 
 
 def test_command_records_what_record_does(record: Command) -> None:
     words = [CAR, "--policy", "pushing.push", "--output", "local/shell"]
     done = record(*words, "--episodes", "2", "--seed", "3")
     assert done.returncode == 0, done.stderr
-    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).open()
+    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).store
     assert stored("local/shell").fingerprint == store.fingerprint
     assert done.stdout.startswith(f"local/shell: 2 episodes, {store.steps:,} steps, returns ")
     again = record(*words, "--steps", "30", "--seed", "3", "--append", "--max_episode_steps", "20")
@@ -64,9 +64,9 @@ def test_command_records_what_record_does(record: Command) -> None:
 def test_command_records_in_several_environments(record: Command) -> None:
     done = record(CAR, "--policy", "pushing.push", "--output", "local/many", "--episodes", "4", "--num_envs", "3")
     assert done.returncode == 0, done.stderr
-    firsts = {tuple(episode.observations[0]) for episode in stored("local/many").read_episodes()}
-    store = decision_rnn.record(push, CAR, "local/three", episodes=3, progress=False).open()
-    assert {tuple(episode.observations[0]) for episode in store.read_episodes()} < firsts
+    firsts = {tuple(episode.observations[0]) for episode in stored("local/many")}
+    store = decision_rnn.record(push, CAR, "local/three", episodes=3, progress=False).store
+    assert {tuple(episode.observations[0]) for episode in store} < firsts
     assert len(firsts) == 4
 
 
@@ -108,4 +108,4 @@ def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: li
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "local/none" not in decision_rnn.data.catalog.names()
+    assert "local/none" not in decision_rnn.data.dataset.names()
