@@ -10,7 +10,7 @@ from decision_rnn.cli.parser import CommandParser, announce_standin, parse_as
 from decision_rnn.data.cache import CacheError, check_room
 from decision_rnn.data.dataset import Dataset, dataset_names, import_log, is_ready, merge_datasets, open_dataset
 from decision_rnn.data.formats import d4rl, minari, ogbench
-from decision_rnn.data.info import format_info
+from decision_rnn.data.info import format_info, plot_returns
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.data.store import EpisodeStore
@@ -18,7 +18,6 @@ from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import check_destination, check_folder
 from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
-from decision_rnn.utils.plots import plot_returns
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -1,4 +1,8 @@
-"""A summary of a dataset in a few lines of text."""
+"""A summary of a dataset: a few lines of text, and a picture of its returns."""
+
+from pathlib import Path
+
+import numpy as np
 
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.layouts import Layout
@@ -40,3 +44,31 @@ def format_info(dataset: Dataset) -> str:
         *(("note", note) for note in store.source.get("notes", [])),
     ]
     return "\n".join([spec.name, *(f"  {key:<12} {value}" for key, value in rows)])
+
+
+def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path) -> None:
+    """Plot a dataset: a histogram of its episodes' returns, and return over length.
+
+    Args:
+        name: The dataset's name.
+        returns: (episodes,), undiscounted.
+        lengths: (episodes,), in steps.
+        path: The PNG file to write.
+    """
+    from matplotlib.figure import Figure  # heavy
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.hist(returns, bins=50, color="C0")
+    left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.0f}")
+    left.set_xlabel("return of an episode")
+    left.set_ylabel("episodes")
+    left.legend(frameon=False, fontsize=8)
+    right.plot(lengths, returns, ".", markersize=2, alpha=0.4, color="C0")
+    right.set_xlabel("length in steps")
+    right.set_ylabel("return")
+    for panel in (left, right):
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
