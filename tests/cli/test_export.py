@@ -72,7 +72,7 @@ def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime_
     before = contents(tmp_path)
     in_new_folder = ["--output", "new/policy.onnx"]
     for arguments, word in [
-        (["export", "nowhere"], "there is no run nowhere"),
+        (["export", "nowhere"], "nowhere"),
         (["export", str(run_folder), "--output", str(run_folder), "--weights", "int4"], "int4"),
         (["export", str(run_folder), "--output", str(run_folder / "config.yaml" / "policy.onnx")], "Not a directory"),
         (["export", str(run_folder), *in_new_folder, "--target_return", "nan"], "target_return"),

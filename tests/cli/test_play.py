@@ -42,6 +42,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
     ("arguments", "words"),
     [
         (["run"], "--video"),
+        (["run", "--video", "episode.gif"], "episode.gif"),
         (["run", "--episodes", "0"], "episodes"),
         (["run", "--seed", "-1"], "seed"),
         (["run", "--video", "v.mp4", "--target_return", "nan"], "target_return"),

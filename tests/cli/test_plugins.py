@@ -137,8 +137,8 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
 ) -> None:
     """With the tutorial's example, unchanged."""
     train = ["train", "local/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
-    refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins")
-    refused([*train, "--backbone", "average"], "average", "--plugins")
+    refused([*train, "--backbone", "layers.Average"], "layers.Average", "plugins")
+    refused([*train, "--backbone", "average"], "average", "plugins")
     done = command(*train, "--backbone", "average", "--plugins", "layers")
     assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "run" / "checkpoints" / "3" / "config.json").read_text())["config"]
