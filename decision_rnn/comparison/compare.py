@@ -14,7 +14,7 @@ from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config import RunConfig, flatten, option_names, to_dict
-from decision_rnn.data.dataset import as_dataset
+from decision_rnn.data.datasets import find_dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.configuration import output_folder, plain, run_keys
 from decision_rnn.training.run_files import checkpoints_of
@@ -101,7 +101,7 @@ def compare(
     arguments = {name: value for name, value in locals().items() if name != "config"} | config
     import_plugins(plugins)
     part = config.get("path"), config.get("partial", "keep")
-    opened = [as_dataset(data, environment_id, *part) for data in _listed(datasets)]
+    opened = [find_dataset(data, environment_id, *part) for data in _listed(datasets)]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
     keys = run_keys(config, steps, "compare()") | {"datasets": [dataset.name for dataset in opened]}

@@ -11,6 +11,7 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
+from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost
@@ -69,7 +70,7 @@ class HeldOutLoss:
         assert first.validation is not None
         carried = max(config.tbptt_segments for config in configs)
         drawn = replace(first, training=replace(first.training, tbptt_segments=carried))
-        self.validation = Validation(drawn, store, store.observation_space, torch.device("cpu"))
+        self.validation = Validation(drawn, store, spaces_of(store)[0], torch.device("cpu"))
         episodes = self.validation.store
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
             raise InputError(
@@ -98,13 +99,13 @@ class HeldOutLoss:
     def _has_squared_error(self, config: RunConfig) -> bool:
         """Whether an objective logs its squared error, or has it as its loss, as the default in a Box does."""
         if isinstance(config.objective, MSEConfig):
-            return isinstance(self.store.action_space, Box)
+            return isinstance(spaces_of(self.store)[1], Box)
         return "validation_squared_error" in self._means(config)
 
     def _means(self, config: RunConfig, trained: TrainedAgent | None = None) -> dict[str, float]:
         """What `Validation` returns of a trained agent, or of one before its first step."""
         config = replace(config, training=replace(config.training, device="cpu", processes=1))
-        observations, actions = self.store.observation_space, self.store.action_space
+        observations, actions = spaces_of(self.store)
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():
             # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.

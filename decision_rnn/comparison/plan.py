@@ -18,8 +18,9 @@ from decision_rnn.comparison.held_out import HeldOutLoss, measure_unplayed
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig, to_dict
-from decision_rnn.data.dataset import Dataset, full_name, open_dataset
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.catalog import Dataset, open_dataset
+from decision_rnn.data.spaces import spaces_of
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
@@ -55,7 +56,7 @@ class PlannedTrial:
     config: RunConfig
     output: Path
     run: str
-    data: DatasetSpec
+    data: DataSummary
     held_out_loss: HeldOutLoss | None = None
 
     @property
@@ -164,7 +165,7 @@ class Plan:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
         if self.ray_address is not None and self.executor != "ray":
             raise InputError("--ray_address is for --executor ray: give both or neither")
-        object.__setattr__(self, "datasets", tuple(full_name(name) for name in self.datasets))
+        object.__setattr__(self, "datasets", tuple(open_dataset(name).name for name in self.datasets))
         if len({*self.datasets}) < len(self.datasets):
             raise InputError(f"the datasets of a comparison are {', '.join(self.datasets)}: name each once")
         if first.path is not None and len(self.datasets) > 1:
@@ -224,9 +225,9 @@ class Plan:
     def _compared(self, name: str, dataset: Dataset, plays: bool) -> tuple[ComparedDataset, HeldOutLoss | None]:
         """A dataset with its targets, or with the held-out loss that takes their place; InputError if a variant cannot
         be trained on it."""
-        store, configs = dataset.store, [variant.config for variant in self.variants]
+        store, configs = dataset.open(), [variant.config for variant in self.variants]
         statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
-        spec = agent_spec(*statistics, store.action_space, store.observation_space)
+        spec = agent_spec(*statistics, *reversed(spaces_of(store)))
         for variant in self.variants:
             config = replace(variant.config, dataset=name)
             try:
@@ -237,7 +238,7 @@ class Plan:
                 agent.check_acting(config.evaluation.actions, config.evaluation.inference)
             except InputError as error:
                 raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
-        data = summarise_data(dataset.spec, configs[0])
+        data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
         if plays:
             return ComparedDataset(data=data, targets=_targets(configs, data)), None
         loss = HeldOutLoss(self.variants, name, store)
@@ -268,7 +269,7 @@ def _plays(first: RunConfig, datasets: Collection[Dataset]) -> bool:
     return not without
 
 
-def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, ...]:
+def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
 
     `AUTO`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best.

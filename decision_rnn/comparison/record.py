@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.actor import describe_acting
 from decision_rnn.evaluation.results import Measurements, TargetResult
 
@@ -47,7 +47,7 @@ class HeldOut:
 class ComparedDataset:
     """A dataset of the comparison with its distinct targets, those of the paper first, or with held-out episodes."""
 
-    data: DatasetSpec
+    data: DataSummary
     targets: tuple[Target, ...]
     held_out: HeldOut | None = None
 

@@ -94,7 +94,7 @@ def describe_method(summary: Summary) -> list[str]:
             f"predicts the actions of {held_out.dataset}, {counted(held_out.episodes, 'episode')} of "
             f"{counted(held_out.steps, 'step')} in all; a lower loss does not imply a higher return"
         )
-    scales = {of.data.score_meaning: of.data.name for of in record.datasets if of.held_out is None}
+    scales = {of.data.scale: of.data.name for of in record.datasets if of.held_out is None}
     text = f"{listed(names.values())}, each trained for {trained} steps with seeds {listed(map(str, record.seeds))}. "
     text += f"The last checkpoint {played}."
     for scale, name in scales.items():

@@ -9,16 +9,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import av
 import gymnasium
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.environments.environments import MissingEnvironmentError, make_environment, registered
-from decision_rnn.environments.playing import play_together
+from decision_rnn.environments.playing import play_together, step_limit
+from decision_rnn.environments.registry import MissingEnvironmentError, make_environment, registered
 from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
-from decision_rnn.evaluation.rollout import GroupPolicy, one_thread, step_limit
+from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write, one_line
 from decision_rnn.utils.files import new_file
@@ -55,14 +56,13 @@ def play(
         target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
         max_episode_steps: As in `EvaluationConfig`.
-        longest_episode: As in `DatasetSpec`.
+        longest_episode: As in `DataSummary`.
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
     policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
-    assert environment.spec is not None  # it was made by its id
     yield moment
-    limit = step_limit(environment.spec.id, max_episode_steps, longest_episode)
+    limit = step_limit(environment, max_episode_steps, longest_episode)
     for step in play_together([environment], [observation], policy, limit):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
@@ -194,8 +194,6 @@ def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> 
     """Write pictures of one size as an mp4 that browsers can play, at `rate` frames per second."""
     first = next(pictures)
     width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
-    import av  # optional: the extra `video`
-
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": "28"})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"

@@ -45,14 +45,14 @@ def record(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def stored(name: str) -> EpisodeStore:
-    return open_dataset(name).store
+    return open_dataset(name).open()
 
 
 def test_command_records_what_record_does(record: Command) -> None:
     words = [CAR, "--policy", "pushing.push", "--output", "local/shell"]
     done = record(*words, "--episodes", "2", "--seed", "3")
     assert done.returncode == 0, done.stderr
-    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).store
+    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).open()
     assert stored("local/shell").fingerprint == store.fingerprint
     assert done.stdout.startswith(f"local/shell: 2 episodes, {store.steps:,} steps, returns ")
     again = record(*words, "--steps", "30", "--seed", "3", "--append", "--max_episode_steps", "20")
@@ -65,32 +65,38 @@ def test_command_records_an_agent(record: Command) -> None:
     decision_rnn.record(push, CAR, "local/swing", episodes=2, progress=False)
     small = {"name": "mingru", "width": 8, "layers": 1}
     decision_rnn.train("local/swing", small, steps=1, output="run", progress=False)
-    words = [CAR, "--agent", "run", "--output", "local/agent", "--episodes", "2", "--target_return", "90"]
+    words = [CAR, "--agent", "run", "--output", "local/agent", "--episodes", "2", "--target_returns", "90"]
     done = record(*words, "--max_episode_steps", "30")
     assert done.returncode == 0, done.stderr
     assert stored("local/agent").episode_lengths.tolist() == [30, 30]
+
+
+def test_command_records_random_actions(record: Command) -> None:
+    done = record(CAR, "--policy", "random", "--output", "local/random", "--steps", "9", "--max_episode_steps", "5")
+    assert done.returncode == 0, done.stderr
+    assert stored("local/random").episode_lengths.tolist() == [5, 5]
 
 
 def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Command) -> None:
     words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "local/part"]
     done = record(*words, "--episodes", "9")
     assert done.returncode == 130
-    assert "interrupted; what was finished is kept, 1 episode (" in done.stderr
-    assert "car/ByPlugin-v0 has no time limit: episodes are cut after 10,000 steps" in done.stderr
+    assert "1 finished episode (" in done.stderr
+    assert "after 10,000 steps (max_episode_steps)" in done.stderr
     assert stored("local/part").episodes == 1
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([CAR], "--policy --agent"),
-        ([CAR, "--policy", "pushing.push", "--agent", "run"], "--policy"),
-        ([CAR, "--policy", "push"], "push"),
-        ([CAR, "--policy", "pushing.pull"], "'pull'"),
-        ([CAR, "--policy", "pushing.number"], "'number'"),
-        ([CAR, "--policy", "shoving.push"], "'shoving'"),
+        ([CAR], "give one of --policy module.function and --agent RUN"),
+        ([CAR, "--policy", "pushing.push", "--agent", "run"], "give one of --policy"),
+        ([CAR, "--policy", "push"], "--policy is 'push': give module.push"),
+        ([CAR, "--policy", "pushing.pull"], "the module pushing has no function 'pull'"),
+        ([CAR, "--policy", "pushing.number"], "the module pushing has no function 'number'"),
+        ([CAR, "--policy", "shoving.push"], "--policy: the module 'shoving' cannot be imported"),
         ([CAR, "--agent", "runs/absent"], "runs/absent"),
-        (["MountainCarContinous-v0", "--policy", "pushing.push"], "MountainCarContinuous-v0"),
+        (["MountainCarContinous-v0", "--policy", "pushing.push"], "did you mean MountainCarContinuous-v0"),
     ],
 )
 def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: list[str], message: str) -> None:
@@ -98,4 +104,4 @@ def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: li
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "local/none" not in decision_rnn.data.dataset.names()
+    assert "local/none" not in decision_rnn.data.catalog.names()

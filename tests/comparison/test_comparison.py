@@ -23,7 +23,7 @@ from decision_rnn.comparison.compare import list_commands, make_plan
 from decision_rnn.comparison.executors import RayExecutor, Task
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources.local import LocalSource
 from decision_rnn.evaluation import evaluate as evaluating
 from decision_rnn.evaluation.evaluate import evaluate
@@ -130,7 +130,7 @@ def test_each_dataset_variant_and_seed_has_a_run_and_trial(
     assert sorted(str(path.parent.relative_to(output)) for path in output.glob("*/*/config.yaml")) == runs
     assert [variant.config["backbone"]["width"] for variant in comparison.variants] == [16, 32]
     for dataset in comparison.datasets:
-        assert dataset.data.return_max == open_dataset(dataset.data.name).store.episode_returns.max()
+        assert dataset.data.return_max == open_dataset(dataset.data.name).open().episode_returns.max()
         for variant in ("narrow", "wide"):
             found = comparison.trials_of(variant, dataset.data.name)
             assert [trial.seed for trial in found] == [3, 4]
@@ -144,7 +144,7 @@ def test_each_dataset_variant_and_seed_has_a_run_and_trial(
 
 def test_targets_are_the_papers_the_best_and_a_spread(mine: Path, comparing: Compare) -> None:
     """A return that is both the paper's and the data's best is one target, played once."""
-    returns = open_dataset("local/mine").store.episode_returns
+    returns = open_dataset("local/mine").open().episode_returns
     best = float(returns.max())
     comparison = comparing(evaluation={"episodes": 1, "target_returns": [best + 10, best]})
     targets = comparison.datasets[0].targets
@@ -160,7 +160,7 @@ def test_targets_are_the_papers_the_best_and_a_spread(mine: Path, comparing: Com
 
 
 def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare) -> None:
-    best = float(open_dataset("local/mine").store.episode_returns.max())
+    best = float(open_dataset("local/mine").open().episode_returns.max())
     beyond: dict[str, Any] = {"evaluation.target_returns": [best + 10], "checkpoint_episodes": 1}
     comparison = comparing(**beyond, controls="bc")
     targets = comparison.datasets[0].targets
@@ -183,7 +183,7 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
     assert [point.step for point in trial.checkpoints] == [2, 4, 6, 7]
     first, best = trial.checkpoints[0].targets
     assert (first.target_return, len(first.returns)) == (100.0, 2)
-    assert best.target_return == open_dataset("local/mine").store.episode_returns.max()
+    assert best.target_return == open_dataset("local/mine").open().episode_returns.max()
     assert comparing(executor, **asked, checkpoint_episodes=2).trials == (trial,)
     assert executor.started == []
     (more,) = comparing(**asked, checkpoint_episodes=3).trials

@@ -19,8 +19,8 @@ from decision_rnn.comparison.page import write_page
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.tables import sections
-from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.store import top_episodes
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.selection import top_episodes
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.utils.errors import InputError
@@ -45,7 +45,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     steps = torch.arange(STEPS)[None]
     to_go = episode.rewards[::-1].cumsum()[::-1]
     if trained.config.takes_target:
-        seen = top_episodes(open_dataset("local/mine").store, trained.config.top_fraction)
+        seen = top_episodes(open_dataset("local/mine").open(), trained.config.top_fraction)
         _, caps = seen.return_to_go_caps(trained.config.condition_options.rtg_quantile)
         assert (to_go > caps).any(), "no return-to-go is capped"
         to_go = np.minimum(to_go, caps)
@@ -64,12 +64,12 @@ def test_held_out_loss_is_over_the_same_segments_for_all(comparing: Compare, tmp
     its own metrics validated, on the best episodes alone, or that carries no state."""
     others: dict[str, Any] = {"best": {"top_fraction": 0.5}, "memoryless": {"backbone": "mlp"}}
     comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
-    held_out = open_dataset("local/held-out").store
+    held_out = open_dataset("local/held-out").open()
     best = int(held_out.episode_returns.argmax())
     weights = []
     for trial in comparison.trials:
         trained = load_agent(last_checkpoint(tmp_path / "runs" / trial.run))
-        losses = [squared_error(trained, episode) for episode in held_out]
+        losses = [squared_error(trained, episode) for episode in held_out.read_episodes()]
         assert trial.held_out_loss is not None
         weights.append((trial.held_out_loss - losses[1]) / (losses[0] - losses[1]))
         own = read_metrics(tmp_path / "runs" / trial.run)[-1]["validation_loss"]

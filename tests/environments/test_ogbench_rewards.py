@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from decision_rnn import InputError, open_dataset
+from decision_rnn.data import collect as collection
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.ogbench import write_ogbench
-from decision_rnn.data.sources import ogbench as source
-from decision_rnn.environments.environments import make_environment
+from decision_rnn.data.formats.ogbench import write_file
 from decision_rnn.environments.ogbench import TASKS
-from decision_rnn.environments.ogbench.environment import drawing_from, goal_episode, make, seeded
+from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
 from decision_rnn.environments.ogbench.mazes import Oracle
 from decision_rnn.environments.ogbench.rewards import relabelled
+from decision_rnn.environments.registry import make_environment
 
 pytest.importorskip("ogbench")
-pytestmark = pytest.mark.usefixtures("data")
+pytestmark = pytest.mark.usefixtures("folders")
 
 ROWS = 40
 """Of each of the two episodes of a file."""
@@ -29,7 +29,7 @@ ROWS = 40
 def scattered(task: str) -> Iterator[dict[str, Any]]:
     """Rows as in OGBench's files, with everything that a goal depends on put at random near where it should be."""
     environment = make(f"{task}-singletask-task3")
-    with drawing_from(seeded(0)):
+    with global_generator(seeded(0)):
         environment.reset(seed=0)
     generator = np.random.default_rng(0)
     for _ in range(2 * ROWS):
@@ -70,12 +70,12 @@ def scattered_file(folder: Path, dataset: str) -> Path:
 
 
 @EVERY_FAMILY
-def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
+def test_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
     file = scattered_file(tmp_path, dataset)
     from ogbench import make_env_and_datasets
 
     _, theirs, _ = make_env_and_datasets(f"{dataset}-singletask-task3-v0", dataset_path=str(file))
-    store = open_dataset(f"ogbench/{dataset}-singletask-task3-v0", path=file).store
+    store = open_dataset(f"ogbench/{dataset}-singletask-task3-v0", path=file).open()
     np.testing.assert_array_equal(store.rewards, theirs["rewards"])
     np.testing.assert_array_equal(store.observations, theirs["observations"])
     np.testing.assert_array_equal(store.actions, theirs["actions"])
@@ -86,20 +86,20 @@ def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: s
 
 
 @EVERY_FAMILY
-def test_ogbench_oracle_representations_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
+def test_oracle_representations_are_those_of_its_own_package(tmp_path: Path, dataset: str) -> None:
     task, file = dataset.rpartition("-")[0], scattered_file(tmp_path, dataset)
     from ogbench import make_env_and_datasets
 
     environment, theirs, _ = make_env_and_datasets(f"{dataset}-oraclerep-v0", dataset_path=str(file))
-    store = open_dataset(f"ogbench/{dataset}-oraclerep-v0", path=file).store
+    store = open_dataset(f"ogbench/{dataset}-oraclerep-v0", path=file).open()
     size = theirs["oracle_reps"].shape[1]
     reached, _, states = np.split(store.observations, [size, 2 * size], axis=1)
     np.testing.assert_array_equal(states, theirs["observations"])
     np.testing.assert_allclose(reached, theirs["oracle_reps"], rtol=0, atol=2e-6)
-    for episode in store:
+    for episode in store.read_episodes():
         assert (episode.observations[:, size : 2 * size] == episode.observations[-1, :size]).all()
     ours = make_environment(f"decision_rnn/ogbench-{task}-oraclerep-v0")
-    with drawing_from(seeded(2)):
+    with global_generator(seeded(2)):
         _, info = environment.reset(seed=2, options={"task_id": 3})
     seen, _ = ours.reset(seed=2)
     assert {key: value.shape for key, value in seen.items()} == {
@@ -109,23 +109,23 @@ def test_ogbench_oracle_representations_are_those_of_its_own_package(tmp_path: P
     }
     assert info["goal"].shape == (size,)
     np.testing.assert_allclose(seen["desired_goal"], info["goal"], atol=0.05)  # ours seeds the two steps before it
-    write_ogbench(tmp_path / "exported.npz", store)
+    write_file(tmp_path / "exported.npz", store)
     with np.load(tmp_path / "exported.npz") as exported:
-        assert len(exported["observations"]) == store.steps + store.num_episodes
+        assert len(exported["observations"]) == store.steps + store.episodes
         np.testing.assert_array_equal(exported["observations"][: ROWS - 1], states[: ROWS - 1])
 
 
-def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
     def collect(*_: object) -> Iterator[Episode]:
         made.append(1)
         yield goal_episode(np.linspace((0, 0), (20, 20), 50), np.zeros((49, 2)))
 
-    monkeypatch.setattr(source, "collect", collect)
-    first = open_dataset("ogbench/pointmaze-medium-stitch-singletask-v0").store
-    goals = open_dataset("ogbench/pointmaze-medium-stitch-v0").store
-    third = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0").store
+    monkeypatch.setattr(collection, "collect", collect)
+    first = open_dataset("ogbench/pointmaze-medium-stitch-singletask-v0").open()
+    goals = open_dataset("ogbench/pointmaze-medium-stitch-v0").open()
+    third = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0").open()
     assert len(made) == 1
     assert first.fingerprint != third.fingerprint
     np.testing.assert_array_equal(first.observations, goals.observations[:, :2])
@@ -136,14 +136,14 @@ def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: 
 
 
 @pytest.mark.parametrize("dataset", ["pointmaze-medium-stitch", "puzzle-3x3-play"])
-def test_ogbench_relabels_an_export_with_the_same_rewards(tmp_path: Path, dataset: str) -> None:
+def test_relabels_an_export_with_the_same_rewards(tmp_path: Path, dataset: str) -> None:
     """Where states hold all that the goal depends on; for cubes it needs `qpos`."""
     rows = list(scattered(dataset.rpartition("-")[0]))
     arrays = {key: np.array([row[key] for row in rows], np.float32) for key in ("observations", "actions")}
     np.savez(tmp_path / "original.npz", **arrays, terminals=np.arange(2 * ROWS) % ROWS == ROWS - 1)
     name = f"{dataset}-singletask-task3-v0"
-    store = open_dataset(f"ogbench/{name}", path=tmp_path / "original.npz").store
-    write_ogbench(tmp_path / "exported.npz", store)
+    store = open_dataset(f"ogbench/{name}", path=tmp_path / "original.npz").open()
+    write_file(tmp_path / "exported.npz", store)
     shutil.copy(tmp_path / "exported.npz", tmp_path / "exported-val.npz")
     from ogbench import make_env_and_datasets
 
@@ -152,7 +152,7 @@ def test_ogbench_relabels_an_export_with_the_same_rewards(tmp_path: Path, datase
     np.testing.assert_array_equal(theirs["observations"], store.observations)
 
 
-def test_ogbench_single_task_in_a_maze_ends_with_the_reward_of_its_goal() -> None:
+def test_single_task_in_a_maze_ends_with_the_reward_of_its_goal() -> None:
     environment = make_environment("decision_rnn/ogbench-pointmaze-medium-singletask-task2-v0")
     state, _ = environment.reset(seed=5)
     assert environment.unwrapped.cur_task_id == 2
@@ -173,7 +173,7 @@ def test_ogbench_single_task_in_a_maze_ends_with_the_reward_of_its_goal() -> Non
     np.testing.assert_array_equal(episode.rewards, rewards)
 
 
-def test_ogbench_single_task_of_a_cube_ends_with_the_reward_of_its_goal() -> None:
+def test_single_task_of_a_cube_ends_with_the_reward_of_its_goal() -> None:
     environment = make_environment("decision_rnn/ogbench-cube-single-singletask-v0")
     environment.reset(seed=1)
     inner = environment.unwrapped
@@ -185,7 +185,7 @@ def test_ogbench_single_task_of_a_cube_ends_with_the_reward_of_its_goal() -> Non
     assert (seen[2], reward, terminated, truncated, info["success"]) == (False, 0, True, False, True)
 
 
-def test_ogbench_tasks_have_the_time_limits_of_its_own_package() -> None:
+def test_tasks_have_the_time_limits_of_its_own_package() -> None:
     for task, known in TASKS.items():
         for single in ("", "-singletask", "-singletask-task5"):
             assert gymnasium.spec(f"{task}{single}-v0").max_episode_steps == known.steps

@@ -1,0 +1,58 @@
+"""The datasets under memory/: their stores and specs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete, MultiDiscrete
+
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.sources import SOURCES
+from decision_rnn.data.sources.memory import DATASETS
+from decision_rnn.data.spaces import spaces_of
+from decision_rnn.data.warnings import odd_entries
+from decision_rnn.utils.errors import InputError
+
+
+def test_store_holds_the_recipes_episodes(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "memory/dark-key-to-door"
+    recipe = replace(DATASETS[name].recipe, episodes=2)
+    monkeypatch.setitem(DATASETS, name, replace(DATASETS[name], recipe=recipe))
+    store = open_dataset(name).open(progress=False)
+    assert spaces_of(store) == (MultiDiscrete([9, 9, 2, 2]), Discrete(5))
+    assert store.environment_id == "decision_rnn/DarkKeyToDoor-v0"
+    for index, episode in enumerate(store.read_episodes()):
+        played = recipe.play(index)
+        np.testing.assert_array_equal(episode.observations, played.observations)
+        np.testing.assert_array_equal(episode.actions, played.actions)
+        np.testing.assert_array_equal(episode.rewards, played.rewards)
+    tmaze = replace(DATASETS["memory/tmaze-9"], recipe=replace(DATASETS["memory/tmaze-9"].recipe, episodes=20))
+    monkeypatch.setitem(DATASETS, "memory/tmaze-9", tmaze)
+    store = open_dataset("memory/tmaze-9").open(progress=False)
+    assert (store.episodes, store.episode_returns.mean(), store.action_dim) == (20, 0.5, 4)
+    assert list(odd_entries(store)) == []  # y is 0 wherever an agent acts, in the environment too
+
+
+def test_specs_are_known_without_the_data(folders: Path) -> None:
+    assert SOURCES["memory"].names() == list(DATASETS)
+    for name in (*DATASETS, "memory/repeat-previous-33", "memory/tmaze-33"):
+        spec = open_dataset(name).spec
+        assert spec.reference_min < spec.reference_max
+        assert spec.target_returns[0] == spec.reference_max
+        assert None not in (spec.observation_space, spec.action_space)
+    assert spec.environment_id == "decision_rnn/TMaze-33-v0"
+    assert list(folders.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["memory/tmaze-2", "memory/tmaze-03", "memory/repeat-previous-0", "memory/repeat-firts-easy"]
+)
+def test_unknown_dataset_raises_naming_the_known_ones(name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name}.*memory/repeat-first-easy"):
+        open_dataset(name).open()
+
+
+def test_path_of_a_file_is_refused() -> None:
+    with pytest.raises(InputError, match=r"memory/tmaze-9.*--path"):
+        open_dataset("memory/tmaze-9", path="x.hdf5").open()
