@@ -15,8 +15,8 @@ from .backbones import FadingConfig as FadingConfig
 from .backbones import SequenceMixer as SequenceMixer
 from .backbones import register_backbone as register_backbone
 from .backbones.ops.recurrence import linear_recurrence as linear_recurrence
-from .comparison.compare import compare as compare
-from .comparison.results import read_comparison as read_comparison
+from .comparison.comparing import compare as compare
+from .comparison.record import read_comparison as read_comparison
 from .data.cache import open_or_make as open_or_make
 from .data.catalog import Dataset as Dataset
 from .data.catalog import open_dataset as open_dataset
@@ -30,7 +30,7 @@ from .data.sources.local import write_store as write_store
 from .data.spec import DatasetSpec as DatasetSpec
 from .data.store import EpisodeStore as EpisodeStore
 from .data.stream import StepStream as StepStream
-from .environments.playing import play_episodes as play_episodes
+from .environments.environments import play_episodes as play_episodes
 from .evaluation.environment_actor import EnvironmentActor as EnvironmentActor
 from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import register_metric as register_metric

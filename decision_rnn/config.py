@@ -12,14 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from decision_rnn.agent.config import (
+from decision_rnn.agent import (
     CONDITIONS,
     OBJECTIVES,
     AgentConfig,
     ConditionConfig,
+    GMMConfig,
     MSEConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
+    TimeToGoalConfig,
 )
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
@@ -110,7 +112,7 @@ class TrainingConfig:
     goal_relabeling: Literal["none", "hindsight"] = "none"
     goal_discount: Annotated[float, Field(gt=0, le=1)] | None = None
     p_randomgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Literal["adamw", "muon"] | None = None
     learning_rate: NonNegativeFloat | None = None
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -136,7 +138,7 @@ class TrainingConfig:
     @property
     def peak_learning_rate(self) -> float:
         """The learning rate after the warm-up, that of the optimizer if none is set."""
-        return LEARNING_RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
+        return LEARNING_RATES[self.optimizer or "adamw"] if self.learning_rate is None else self.learning_rate
 
     @property
     def warmup(self) -> int:
@@ -218,28 +220,42 @@ class RunConfig:
     init_from: str | None = None
     backbone: BackboneConfig
     observation: ObservationConfig = ObservationConfig()
-    condition: ConditionConfig = ReturnToGoConfig()
+    condition: ConditionConfig | None = None
     agent: AgentConfig = AgentConfig()
-    objective: ObjectiveConfig = MSEConfig()
+    objective: ObjectiveConfig | None = None
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
     def __post_init__(self) -> None:
-        if not self.time_to_goal:
-            if isinstance(self.condition, ReturnToGoConfig):
-                self.condition.completed(self.agent.condition_at == "head")
-        elif self.agent.condition_at == "token" or self.condition.reach == 0:
-            raise InputError("hindsight goals with a return need agent.condition_at head and condition.reach above 0")
-        elif self.agent.goals_at == "head" or self.training.p_randomgoal:
-            raise InputError(
-                "hindsight goals with a return exclude agent.goals_at head and training.p_randomgoal: how soon a goal "
-                "is reached is judged from a state that knows it"
-            )
+        relabeled = self.training.goal_relabeling == "hindsight"
+        if relabeled and isinstance(self.condition, ReturnToGoConfig):
+            raise InputError("condition return_to_go needs goals of the data. Use time_to_goal or none.")
+        if self.time_to_goal and not relabeled:
+            raise InputError("condition time_to_goal needs training.goal_relabeling hindsight")
+        if self.time_to_goal and self.training.p_randomgoal:
+            raise InputError("training.p_randomgoal needs condition none: the time to a random goal is not known")
+
+    @property
+    def condition_options(self) -> ConditionConfig:
+        """The condition: with relabeled goals the time to the goal by default, otherwise the return-to-go."""
+        relabeled = self.training.goal_relabeling == "hindsight"
+        return self.condition or (TimeToGoalConfig() if relabeled else ReturnToGoConfig())
 
     @property
     def time_to_goal(self) -> bool:
-        """Whether the agent is conditioned on the number of steps until a goal."""
-        return self.training.goal_relabeling == "hindsight" and isinstance(self.condition, ReturnToGoConfig)
+        """Whether the agent is conditioned on the time to a goal."""
+        return isinstance(self.condition_options, TimeToGoalConfig)
+
+    @property
+    def objective_options(self) -> ObjectiveConfig:
+        """The objective: `gmm` for time-to-goal agents by default, whose data are multimodal, otherwise `mse`."""
+        return self.objective or (GMMConfig() if self.time_to_goal else MSEConfig())
+
+    @property
+    def training_options(self) -> TrainingConfig:
+        """The training options with an optimizer: Muon for time-to-goal agents by default, otherwise AdamW."""
+        default: Literal["adamw", "muon"] = "muon" if self.time_to_goal else "adamw"
+        return replace(self.training, optimizer=self.training.optimizer or default)
 
     @property
     def tbptt_segments(self) -> int:
@@ -253,27 +269,16 @@ class RunConfig:
         return self.training.goal_discount or (DEFAULT_GOAL_DISCOUNT if self.time_to_goal else 1.0)
 
     @property
-    def agent_options(self) -> AgentConfig:
-        """The agent's options, with the place of the condition: the head for time-to-goal agents if none is set."""
-        place: Literal["head", "token"] = "head" if self.time_to_goal else "token"
-        return replace(self.agent, condition_at=self.agent.condition_at or place)
-
-    @property
-    def condition_options(self) -> ConditionConfig:
-        """The condition's options, with the limit of what the agent sees that depends on the condition's place."""
-        at_head = self.agent_options.condition_at == "head"
-        return self.condition.completed(at_head) if isinstance(self.condition, ReturnToGoConfig) else self.condition
-
-    @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        entry = CONDITIONS.entries.get(self.condition.name)  # a policy's may be of a plugin that is not imported
-        return bool(getattr(self.condition if entry is None else entry.cls, "takes_target", True))
+        condition = self.condition_options
+        entry = CONDITIONS.entries.get(condition.name)  # a policy's may be of a plugin that is not imported
+        return bool(getattr(condition if entry is None else entry.cls, "takes_target", True))
 
     @property
     def takes_return(self) -> bool:
-        """Whether that target is a return of the data's episodes, not steps until a goal in hindsight."""
-        return self.takes_target and self.training.goal_relabeling == "none"
+        """Whether that target is a return, not a time to a goal."""
+        return self.takes_target and not self.time_to_goal
 
 
 CHOICES: dict[str, tuple[Registry[Any], str]] = {
@@ -283,8 +288,6 @@ CHOICES: dict[str, tuple[Registry[Any], str]] = {
 }
 """Sections whose options depend on their `name`: its registry and its default."""
 SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
-TIME_TO_GOAL = {"objective.name": "gmm", "training.optimizer": "muon"}
-"""Defaults of agents conditioned on the time to a goal: data of play are multimodal, and take long to learn."""
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 
 
@@ -294,7 +297,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
     Raises:
         InputError: Naming `source` and the key that is unknown, missing or has an invalid value.
     """
-    options = complete(flatten(data))
+    options = flatten(data)
     try:
         check_plugins(validated(Names, options.get("plugins", ()), "plugins"), "it")
         classes, known = section_classes(options), option_names(options)
@@ -304,7 +307,8 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
         values: dict[str, Any] = {key: value for key, value in options.items() if "." not in key}
         for section in SECTIONS:
             own = {key.partition(".")[2]: value for key, value in options.items() if key.startswith(f"{section}.")}
-            values.setdefault(section, _section(classes[section], section, own))
+            if own or section not in ("condition", "objective"):  # whose defaults depend on other options
+                values.setdefault(section, _section(classes[section], section, own))
         return validated(RunConfig, values)
     except ValueError as error:  # also of checks in the classes of plugins
         raise InputError(f"{source}: {error}".removeprefix(": ")) from None
@@ -327,6 +331,8 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in data.items():
         if key in CHOICES and isinstance(value, str):
             keys[f"{key}.name"] = value
+        elif key in CHOICES and value is None:
+            continue
         elif key in SECTIONS and isinstance(value, Mapping):
             keys |= {f"{key}.{name}": entry for name, entry in value.items()}
         else:
@@ -343,16 +349,18 @@ def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def complete(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys, with the defaults of time-to-goal agents where they are left out."""
-    by_return = options.get("condition.name", CHOICES["condition"][1]) == ReturnToGoConfig().name
-    return (TIME_TO_GOAL if by_return and options.get("training.goal_relabeling") == "hindsight" else {}) | dict(
-        options
-    )
+    """Dotted keys, with the defaults of time-to-goal agents, which depend on other options, where they are left out."""
+    relabeled = options.get("training.goal_relabeling") == "hindsight"
+    if not relabeled or options.get("condition.name", TimeToGoalConfig.name) != TimeToGoalConfig.name:
+        return dict(options)
+    defaults = {"condition.name": TimeToGoalConfig.name, "objective.name": GMMConfig.name, "training.optimizer": "muon"}
+    return defaults | dict(options)
 
 
 def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
     """The dataclass of every section, with the backbone, condition and objective that dotted keys choose; that of the
     run itself as ""."""
+    options = complete(options)
     classes: dict[str, Any] = {field.name: field.type for field in fields(RunConfig) if field.name in SECTIONS}
     for section, (registry, default) in CHOICES.items():
         classes[section] = registry.registered(options.get(f"{section}.name", default)).config

@@ -164,7 +164,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
         agent = DecisionAgent(
             config.agent,
             config.backbone,
-            agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_cap=cap),
+            agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_limit=cap),
             config.condition_options,
         )
         spec = DatasetSpec("local/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")

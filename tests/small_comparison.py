@@ -27,8 +27,7 @@ class Inline:
         for number, task in enumerate(tasks):
             self.started.append(task.folder.name)
             try:
-                words = [*task.write_config(), "--processes", "1"]
-                task.folder.mkdir(parents=True, exist_ok=True)
+                words = [*task.write(), "--processes", "1"]
             except OSError as error:
                 yield number, f"cannot write {task.folder}: {error.strerror}"
                 continue

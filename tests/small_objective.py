@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.agent import OBJECTIVES, Objective, ObjectiveConfig, agent_spec
-from decision_rnn.agent.spec import unit_box
+from decision_rnn.agent.spaces import unit_box
 from decision_rnn.data.stream import Batch
 
 WIDTH, ACTIONS = 8, 3

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from run_config import parse_run
 
-from decision_rnn.agent import NoConditionConfig
+from decision_rnn.agent import NoConditionConfig, TimeToGoalConfig
 from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.evaluate import parser as evaluate_parser
 from decision_rnn.cli.play import parser as play_parser
@@ -83,9 +83,9 @@ def test_every_configuration_survives_replace() -> None:
     assert longer.tbptt_segments == 50
     assert replace(longer, training=replace(longer.training, context=61)).tbptt_segments == 1
     hindsight = replace(config, training=replace(config.training, goal_relabeling="hindsight"))
-    assert (hindsight.goal_discount, hindsight.agent_options.condition_at) == (0.99, "head")
+    assert (hindsight.goal_discount, hindsight.condition_options) == (0.99, TimeToGoalConfig())
     assert replace(hindsight, condition=NoConditionConfig()).goal_discount == 1
-    for section in (training, config, config.agent, config.backbone, config.condition, config.evaluation):
+    for section in (training, config, config.agent, config.backbone, config.condition_options, config.evaluation):
         assert replace(section) == section
         with pytest.raises(FrozenInstanceError):
             section.name = "other"  # type: ignore[union-attr]
@@ -167,8 +167,9 @@ def test_objective_and_optimizer_defaults_are_others_where_agents_are_asked_for_
     words: str, objective: str, optimizer: str, rate: float
 ) -> None:
     config = parse("local/reach", *words.split())
-    assert config.objective.name == objective
-    assert (config.training.optimizer, config.training.peak_learning_rate) == (optimizer, rate)
+    training = config.training_options
+    assert config.objective_options.name == objective
+    assert (training.optimizer, training.peak_learning_rate) == (optimizer, rate)
     assert from_dict(to_dict(config), "again") == config
 
 
@@ -192,7 +193,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
     assert (training.schedule, training.warmup_steps, training.weight_decay) == ("constant", 0, 0)
     assert (training.ema_decay, training.gradient_clip) == (0, 0)
     assert (training.goal_relabeling, config.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
-    assert (config.condition.name, config.objective.name) == ("none", "mse")
+    assert (config.condition.name, config.objective_options.name) == ("none", "mse")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""The agent: (what it is asked for, observation and, optionally, the previous action) -> action.
+"""DecisionAgent, a conditional policy: (condition, observation[, previous action]) -> action.
 
-After Chen et al., "Decision Transformer" (2021), with any sequence backbone. It is trained on slices of many
-episodes in parallel over time (`forward`) and acts one step at a time in constant memory (`act`). Its condition says
-what it is asked for, its objective defines the loss and maps hidden states to actions.
+After Chen et al., "Decision Transformer" (2021), with any sequence backbone. It is trained on segments of many episodes
+in parallel over time (`forward`) and acts one step at a time in constant memory (`act`).
 """
 
+import copy
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -12,27 +12,42 @@ from typing import Literal, NamedTuple
 import gymnasium
 import torch
 import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.agent.config import (
-    CONDITIONS,
-    OBJECTIVES,
-    AgentConfig,
-    ConditionConfig,
-    MSEConfig,
-    ObjectiveConfig,
-    ReturnToGoConfig,
-)
-from decision_rnn.agent.objectives import Metrics
-from decision_rnn.agent.spaces import Encoder, scale_of
-from decision_rnn.agent.spec import AgentSpec, unit_box
+from decision_rnn.agent.conditions import CONDITIONS, Condition, ConditionConfig, ReturnToGoConfig
+from decision_rnn.agent.objectives import OBJECTIVES, Metrics, MSEConfig, Objective, ObjectiveConfig
+from decision_rnn.agent.spaces import AgentSpec, Encoder, action_scale, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, State, reset_rows, select_rows
-from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import STRICT
 
 MAX_TIMESTEP = 1000
+"""The number of learnt embeddings of timesteps; later ones share the last."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class AgentConfig:
+    """How the agent reads its history and its condition.
+
+    Attributes:
+        tokens: `step`: one token per environment step, the sum of the embeddings of all inputs; `interleaved`: one
+            token per input, in the order previous action, condition, observation, as in the Decision Transformer.
+        previous_action: Whether the agent reads its previous action, as the Decision Transformer does. Where
+            observations contain the full state, it can mislead: consecutive actions are similar (Wen et al., "Fighting
+            Copycat Agents in Behavioral Cloning from Observation Histories" (2020)).
+        timestep_embedding: Add a learnt embedding of the timestep to the tokens, as the Decision Transformer does.
+        conditioning: How the condition enters: as a `token` or a part of one, as in the Decision Transformer, or by
+            adaptive layer norm after the backbone (`adaln`, as in DDT, arXiv 2601.15953), whose state then does not
+            depend on it. Default: `adaln` for `time_to_goal`, which needs it, otherwise `token`.
+    """
+
+    tokens: Literal["step", "interleaved"] = "step"
+    previous_action: bool = False
+    timestep_embedding: bool = False
+    conditioning: Literal["token", "adaln"] | None = None
 
 
 class ActingState(NamedTuple):
@@ -57,17 +72,16 @@ class ActingState(NamedTuple):
         return (*self.condition, self.previous_action, self.timestep, *self.memory, *self.plan)
 
     def unflatten(self, tensors: State) -> "ActingState":
-        """A state in the layout of this one, from the tensors that `flatten` returns."""
-        conditions, memories = len(self.condition), len(self.memory)
-        action, timestep, *others = tensors[conditions:]
-        memory, plan = tuple(others[:memories]), tuple(others[memories:])
-        return ActingState(tuple(tensors[:conditions]), action, timestep, memory, plan)
+        """A state of this one's structure, from the tensors that `flatten` returns."""
+        start, end = len(self.condition), len(self.condition) + 2 + len(self.memory)
+        action, timestep = tensors[start : start + 2]
+        return ActingState(tensors[:start], action, timestep, tensors[start + 2 : end], tensors[end:])
 
     def select(self, rows: Tensor) -> "ActingState":
-        """The state of selected rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
+        """The state of some rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
         return self.unflatten(select_rows(self.flatten(), rows))
 
-    def replaced(self, initial: "ActingState", rows: Tensor) -> "ActingState":
+    def reset(self, initial: "ActingState", rows: Tensor) -> "ActingState":
         """The state with the rows where `rows`, (batch,) bool, is true taken from `initial`, which has the same batch
         size or one row."""
         return self.unflatten(reset_rows(self.flatten(), initial.flatten(), rows))
@@ -79,7 +93,7 @@ class TrainingOutput(NamedTuple):
     Attributes:
         loss: A scalar with a gradient.
         metrics: Scalars by name, to be logged; a `loss` among them is logged in place of the sum of several.
-        state: The recurrent state after the batch's slices.
+        state: The recurrent state after the batch's segments.
     """
 
     loss: Tensor
@@ -87,9 +101,9 @@ class TrainingOutput(NamedTuple):
     state: State
 
 
-class ConditionedHead(nn.Module):
-    """Modulates hidden states by what is asked for: h + mlp(norm(h) * (1 + scale) + shift), with scale and shift from
-    the condition (adaptive layer norm; Peebles & Xie, "Scalable Diffusion Models with Transformers" (2023))."""
+class AdaptiveLayerNorm(nn.Module):
+    """Modulates hidden states by the condition: h + mlp(norm(h) * (1 + scale) + shift), with scale and shift from the
+    condition (Peebles & Xie, "Scalable Diffusion Models with Transformers" (2023))."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -99,32 +113,28 @@ class ConditionedHead(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
 
     def forward(self, value: Tensor, hidden: Tensor) -> Tensor:
-        with _float32(hidden):
+        with float32(hidden):
             scale, shift = self.modulate(F.relu(self.embed(value))).chunk(2, dim=-1)
         return hidden + self.mlp(self.norm(hidden) * (1 + scale) + shift)
 
 
 class DecisionAgent(nn.Module):
-    """Predicts actions from what it is asked for, observations and, depending on `config`, previous actions.
+    """Conditional policy on a sequence backbone.
 
-    It takes the environment's whole observations as rows of numbers, and its actions are rows too, one-hot vectors for
-    discrete ones: `observation_layout` and `action_layout` say how (`layouts.Layout`). The index of the entries that it
-    sees, the normalisation statistics, the return scale and the cap of the return-to-go are buffers, stored with the
-    weights. Embeddings and heads compute in float32, also under autocast: bfloat16 would round a return-to-go to steps
-    of half a percent.
-
-    Attributes:
-        shown: (batch, size), the condition's values that the last actions were conditioned on.
+    It reads the environment's whole observations as rows of numbers, and its actions are rows too, one-hot vectors for
+    discrete ones: `observation_layout` and `action_layout` say how (`layouts.Layout`). Observation statistics, the
+    scale of the condition and its limit are buffers, stored with the weights. Embeddings and heads compute in float32,
+    also under autocast: bfloat16 would round a return-to-go to steps of half a percent.
 
     Args:
         config: How histories become tokens.
         backbone: The sequence backbone.
         spec: The spaces, and the statistics of the data.
-        condition: What it is conditioned on; the return-to-go if left out.
-        objective: The training objective; `MSE` if left out.
+        condition: The condition; the return-to-go by default.
+        objective: The training objective; `mse` by default.
 
     Raises:
-        InputError: If there is no layout or head for a space.
+        InputError: If a space is not supported, or `config.conditioning` does not suit the condition.
     """
 
     def __init__(
@@ -136,242 +146,212 @@ class DecisionAgent(nn.Module):
         objective: ObjectiveConfig | None = None,
     ) -> None:
         super().__init__()
-        condition, objective = condition or ReturnToGoConfig(), objective or MSEConfig()
-        width = backbone.width
+        condition, objective, width = condition or ReturnToGoConfig(), objective or MSEConfig(), backbone.width
         self.config = config
         self.observation_space: gymnasium.Space = spec.observation_space
         self.action_space: gymnasium.Space = spec.action_space
         self.observation_layout = Layout.of_space(spec.observation_space, "observations")
         self.action_layout = Layout.of_space(spec.action_space, "actions")
-        self.action_dim = self.action_layout.size
-        self.action_scale = scale_of(spec.action_space)
-        self.condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
-        self.late = config.condition_at == "head" and self.condition.size > 0
+        self.observation_dim, self.action_dim = self.observation_layout.size, self.action_layout.size
+        self.action_scale = action_scale(spec.action_space)
         self.encoder = Encoder(spec)
-        self.goals: slice | None = None  # the entries that enter at the head
-        if config.goals_at == "head":
-            entries = GoalEntries.of_space(spec.observation_space, "the dataset", "agent.goals_at is head")
-            self.goals = entries.asked
-        goal_size = 0 if self.goals is None else self.goals.stop - self.goals.start
-        late_size = self.condition.size * self.late + goal_size
-        self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size and not self.late else None
-        self.conditioned_head = ConditionedHead(late_size, width) if late_size else None
-        self.embed_observation = nn.Linear(self.encoder.features - goal_size, width)
-        self.embed_action = nn.Linear(self.action_dim, width) if config.previous_action else None
-        self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
+        self.condition: Condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
+        if self.condition.needs_adaln and config.conditioning == "token":
+            raise InputError(f"condition {condition.name} needs agent.conditioning adaln. Leave it out.")
+        adaln = self.condition.needs_adaln or config.conditioning == "adaln"
+        self.embeddings = nn.ModuleDict()
+        self.adaln: AdaptiveLayerNorm | None = None
+        if self.condition.size and adaln:
+            self.adaln = AdaptiveLayerNorm(self.condition.size, width)
+        elif self.condition.size:
+            self.embeddings["condition"] = nn.Linear(self.condition.size, width)
+        self.embeddings["observation"] = nn.Linear(self.encoder.features, width)
+        if config.previous_action:
+            self.embeddings["previous_action"] = nn.Linear(self.action_dim, width)
+        self.timestep_embedding = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
         box = isinstance(spec.action_space, gymnasium.spaces.Box)
         scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
-        self.objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
-        self.joined_embedding: tuple[Tensor, Tensor] | None = None  # of an agent whose weights no longer change
-        self.sampling = False  # whether actions are drawn with their probabilities
-        self.shown: Tensor | None = None
-
-    @property
-    def _first_token(self) -> int:
-        """Index, among a step's tokens, of an episode's first token: the previous action is of the episode before."""
-        return int(self.config.tokens == "interleaved" and self.embed_action is not None)
-
-    @property
-    def observation_dim(self) -> int:
-        """The smallest number of entries that a flat observation may have."""
-        return self.observation_layout.size
+        self.objective: Objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
 
     def forward(self, batch: Batch, state: State | None = None) -> TrainingOutput:
-        """The objective's loss on a batch of slices, its metrics, and the backbone's state after the slices.
+        """The loss on a batch of segments, metrics, and the backbone's state after the segments.
 
         Args:
-            batch: Slices of the stream.
-            state: The backbone's state before the slices; the initial state if left out.
+            batch: Segments of the stream.
+            state: The backbone's state before the segments; the initial state if left out.
         """
-        asked, seen = self.condition.from_batch(batch), self.encoder(batch.observation)
-        memory, state = self._remember(asked, seen, batch.previous_action, batch.timestep, batch.reset, state)
-        hidden = self._ask(asked, seen, memory)
-        with _float32(hidden):
-            loss, metrics = self.objective.loss(hidden.float(), self.scaled(batch))
-            own, others = self.condition.loss(memory[..., -1, :].float(), batch)
-        return TrainingOutput(loss + own, {"loss": loss, **metrics, **others}, state)
+        value, observation = self.condition.from_batch(batch), self.encoder(batch.observation)
+        hidden, state = self._run_backbone(
+            value, observation, batch.previous_action, batch.timestep, batch.reset, state
+        )
+        modulated = self._modulate(value, hidden)
+        with float32(hidden):
+            loss, metrics = self.objective.loss(modulated.float(), self.scale_actions(batch))
+            condition_loss, condition_metrics = self.condition.loss(hidden.float(), batch)
+        return TrainingOutput(loss + condition_loss, {"loss": loss, **metrics, **condition_metrics}, state)
 
-    def scaled(self, batch: Batch) -> Batch:
+    def scale_actions(self, batch: Batch) -> Batch:
         """The batch with actions as objectives read them."""
         return batch._replace(action=self.action_scale.normalise(batch.action))
 
     def predict(
         self,
-        asked: Tensor,
+        value: Tensor,
         observation: Tensor,
         previous_action: Tensor,
         timestep: Tensor,
         reset: Tensor,
         state: State | None = None,
-    ) -> tuple[Tensor, State]:
-        """Predict every action of a slice in parallel, as the acting agent would, or as one that begins to act there if
-        its objective has a state of its own.
+        sample: bool = False,
+    ) -> tuple[Tensor, State, Tensor]:
+        """Predict every action of a segment in parallel, as the acting agent chooses them; an objective with a state of
+        its own as in its first step.
 
         Args:
-            asked: (batch, time, size), the condition's values, such as returns-to-go in the environment's units.
+            value: (batch, time, size), the condition's values, such as returns-to-go in the environment's units.
             observation: (batch, time, entries), whole observations.
             previous_action: (batch, time, action_dim), in the environment's units; zero at an episode's first step.
-            timestep: (batch, time), int64.
+            timestep: (batch, time) int64.
             reset: (batch, time) bool, true where episodes begin.
-            state: The backbone's state before the slice; the initial state if left out.
+            state: The backbone's state before the segment; the initial state if left out.
+            sample: Whether to sample actions by their probabilities.
 
         Returns:
-            Actions, (batch, time, action_dim), and the backbone's state after the slice.
+            Actions, (batch, time, action_dim), the backbone's state after the segment, and the condition's values, with
+            their limit.
         """
-        if not self.late:
-            asked = self.condition.limit(asked, timestep, None)
-        seen = self.encoder(observation)
-        hidden, state = self._remember(asked, seen, previous_action, timestep, reset, state)
-        if self.late:
-            asked = self.condition.limit(asked, timestep, hidden[..., -1, :])
-        hidden = self._ask(asked, seen, hidden)
-        self.shown = asked[:, -1]
-        return self.action_scale(self._choose(hidden)), state
+        if self.adaln is None:
+            value = self.condition.limit(value, timestep, None)
+        hidden, state = self._run_backbone(value, self.encoder(observation), previous_action, timestep, reset, state)
+        if self.adaln is not None:
+            value = self.condition.limit(value, timestep, hidden)
+        hidden = self._modulate(value, hidden)
+        action = self.objective.sample(hidden) if sample else self.objective.action(hidden)
+        return self.action_scale(action), state, value
 
-    def initial_state(self, target_return: Tensor) -> ActingState:
-        """The state of `act` before an episode's first step, for the target return of each episode, (batch,)."""
-        return self._begin(self.condition.initial_state(target_return), len(target_return))
+    def initial_state(self, target: Tensor) -> ActingState:
+        """The state of `act` before an episode's first step, for the target of each episode, (batch,)."""
+        action = self.encoder.mean.new_zeros(len(target), self.action_dim)
+        timestep = torch.zeros(len(target), dtype=torch.int64, device=action.device)
+        memory, plan = self.backbone.initial_state(len(target)), self.objective.initial_state(len(target))
+        return ActingState(self.condition.initial_state(target), action, timestep, memory, plan)
 
     def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
+        self, observation: Tensor, reward: Tensor, state: ActingState, sample: bool = False
+    ) -> tuple[Tensor, ActingState, Tensor]:
         """Take one step in every environment of a batch.
 
         Args:
             observation: (batch, entries), whole observations.
-            reward: (batch,), the reward of the previous action; ignored where an episode begins.
-            reset: (batch,) bool, true where a new episode begins, with the same target; None for nowhere.
+            reward: (batch,), the reward of the previous action; ignored at an episode's first step.
             state: From `initial_state` or the previous call.
+            sample: Whether to sample actions by their probabilities.
 
         Returns:
-            Actions, (batch, action_dim), and the state to pass to the next call.
+            Actions, (batch, action_dim), the state to pass to the next call, and the condition's values, (batch, size).
         """
-        if reset is not None:
-            state = state.replaced(self._begin(self.condition.restart(state.condition), len(reward)), reset)
-        action, state, self.shown = self.step(observation, reward, state)
-        return action, state
-
-    def step(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor]:
-        """As `act` without a reset; also returns the condition's values that the actions are conditioned on, (batch,
-        size), and leaves the agent as it is."""
         first = state.timestep == 0
-        asked, condition = self.condition.advance(state.condition, reward, first)
-        if not self.late:
-            asked = self.condition.limit(asked, state.timestep, None)
-        seen = self.encoder(observation)
-        tokens = self._embed(asked, seen, state.previous_action, state.timestep)
-        memory, hidden = state.memory, []
+        value, condition = self.condition.step(state.condition, reward, first)
+        if self.adaln is None:
+            value = self.condition.limit(value, state.timestep, None)
+        tokens = self._embed(value, self.encoder(observation), state.previous_action, state.timestep)
+        memory = state.memory
         for i, token in enumerate(tokens):
-            if 0 < i == self._first_token:  # at token 0, the memory of an episode's first step is already the initial
+            if 0 < i == self._first_token:  # before token 0, an episode's memory is the initial state already
                 memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row, broadcast: exportable
-            output, memory = self.backbone.step(self.embedding_norm(token), memory)
-            hidden.append(output)
-        outputs = hidden[0].unsqueeze(-2) if len(hidden) == 1 else torch.stack(hidden, dim=-2)
-        if self.late:
-            asked = self.condition.limit(asked, state.timestep, outputs[..., -1, :])
-        outputs = self._ask(asked, seen, outputs)
-        if self.sampling:
-            action, plan = self.objective.sample(outputs), state.plan
+            hidden, memory = self.backbone.step(token, memory)
+        if self.adaln is not None:
+            value = self.condition.limit(value, state.timestep, hidden)
+        hidden, plan = self._modulate(value, hidden), state.plan
+        if sample:
+            action = self.objective.sample(hidden)
         else:
-            action, plan = self.objective.act(outputs, state.timestep, state.plan)
+            action, plan = self.objective.step(hidden, state.timestep, plan)
         action = self.action_scale(action)
-        return action, ActingState(condition, action, state.timestep + 1, memory, plan), asked
+        return action, ActingState(condition, action, state.timestep + 1, memory, plan), value
 
     def check_acting(self, actions: Literal["greedy", "sampled"], inference: Literal["recurrent", "window"]) -> None:
-        """Raise InputError if actions are to be sampled and the objective gives them no probabilities, or if a window
-        is to be re-run and the objective has a state of its own, which would be carried on."""
+        """Raise InputError if the objective cannot sample actions, or has a state that re-running a window would
+        lose."""
+        name = type(self.objective).__name__
         if inference == "window" and self.objective.initial_state(1):
-            raise InputError(
-                f"evaluation.inference is window, but the objective {type(self.objective).__name__} carries a state of "
-                "its own from step to step: leave it out"
-            )
+            raise InputError(f"the objective {name} carries a state, so evaluation.inference cannot be window")
         if actions == "sampled" and not self.objective.samples:
-            raise InputError(
-                f"evaluation.actions is sampled, but the objective {type(self.objective).__name__} gives no "
-                f"probabilities of actions in {self.action_space}: leave it out"
-            )
+            raise InputError(f"the objective {name} has no probabilities, so evaluation.actions cannot be sampled")
 
-    def _choose(self, hidden: Tensor) -> Tensor:
-        return self.objective.sample(hidden) if self.sampling else self.objective.action(hidden)
+    @property
+    def _first_token(self) -> int:
+        """Index, among a step's tokens, of an episode's first one: the previous action is of the episode before."""
+        return int(self.config.tokens == "interleaved" and self.config.previous_action)
 
-    def _begin(self, condition: State, batch: int) -> ActingState:
-        action = self.encoder.mean.new_zeros(batch, self.action_dim)
-        timestep = torch.zeros(batch, dtype=torch.int64, device=action.device)
-        memory, plan = self.backbone.initial_state(batch), self.objective.initial_state(batch)
-        return ActingState(condition, action, timestep, memory, plan)
+    def _modulate(self, value: Tensor, hidden: Tensor) -> Tensor:
+        """Hidden states, (..., width), modulated by the condition's values (..., size) if it enters there."""
+        return hidden if self.adaln is None else self.adaln(self.condition.normalise(value), hidden)
 
-    def hidden(
+    def _run_backbone(
         self,
-        asked: Tensor,
+        value: Tensor,
         observation: Tensor,
         previous_action: Tensor,
         timestep: Tensor,
         reset: Tensor,
         state: State | None,
     ) -> tuple[Tensor, State]:
-        """The hidden state after every token, (batch, time, tokens, width), as the objective reads it; arguments as for
-        `predict`, but that nothing limits what is asked for."""
-        seen = self.encoder(observation)
-        hidden, state = self._remember(asked, seen, previous_action, timestep, reset, state)
-        return self._ask(asked, seen, hidden), state
-
-    def _ask(self, asked: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
-        """The backbone's outputs (..., tokens, width) with what enters at the head: what is asked for (..., size), the
-        goals in encoded observations (..., features), both or nothing."""
-        if self.conditioned_head is None:
-            return hidden
-        parts = [self.condition.normalise(asked)] if self.late else []
-        if self.goals is not None:
-            parts.append(seen[..., self.goals])
-        return self.conditioned_head(torch.cat(parts, dim=-1).unsqueeze(-2), hidden)
-
-    def _remember(
-        self,
-        asked: Tensor,
-        seen: Tensor,
-        previous_action: Tensor,
-        timestep: Tensor,
-        reset: Tensor,
-        state: State | None,
-    ) -> tuple[Tensor, State]:
-        """The backbone's output after every token, (batch, time, tokens, width); arguments as for `hidden`, but that
-        observations are encoded."""
-        tokens = self._embed(asked, seen, previous_action, timestep)
-        if len(tokens) == 1:
-            hidden, state = self.backbone(self.embedding_norm(tokens[0]), state, reset)
-            return hidden.unsqueeze(2), state
-        interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
+        """The hidden state after every step's last token, (batch, time, width), and the backbone's state; arguments as
+        for `predict`, with encoded observations."""
+        tokens = self._embed(value, observation, previous_action, timestep)
         first = torch.arange(len(tokens), device=reset.device) == self._first_token
-        hidden, state = self.backbone(interleaved, state, (reset.unsqueeze(2) & first).flatten(1))
-        return hidden.unflatten(1, (-1, len(tokens))), state
+        reset = (reset.unsqueeze(2) & first).flatten(1)
+        hidden, state = self.backbone(torch.stack(tokens, dim=2).flatten(1, 2), state, reset)
+        return hidden[:, len(tokens) - 1 :: len(tokens)], state
 
-    def join_embeddings(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the sum of a step's embeddings as one matrix product, in the order of `_embed`."""
-        embeds = [x for x in (self.embed_action, self.embed_condition, self.embed_observation) if x is not None]
-        return torch.cat([x.weight for x in embeds], dim=1), torch.stack([x.bias for x in embeds]).sum(0)
-
-    def _embed(self, asked: Tensor, seen: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
-        """Each step's tokens, each (..., width): one, or one per input: previous action, condition, observation."""
-        parts = [] if self.embed_action is None else [(self.embed_action, self.action_scale.normalise(previous_action))]
-        if self.embed_condition is not None:
-            parts.append((self.embed_condition, self.condition.normalise(asked)))
-        if self.goals is not None:
-            seen = torch.cat([seen[..., : self.goals.start], seen[..., self.goals.stop :]], dim=-1)
-        parts.append((self.embed_observation, seen))
-        with _float32(seen):
+    def _embed(self, value: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
+        """A step's tokens, each (..., width)."""
+        tokens = []
+        with float32(observation):
+            if "previous_action" in self.embeddings:
+                tokens.append(self.embeddings["previous_action"](self.action_scale.normalise(previous_action)))
+            if "condition" in self.embeddings:
+                tokens.append(self.embeddings["condition"](self.condition.normalise(value)))
+            tokens.append(self.embeddings["observation"](observation))
             if self.config.tokens == "step":
-                weight, bias = self.joined_embedding or self.join_embeddings()
-                tokens = [F.linear(torch.cat([value for _, value in parts], dim=-1), weight, bias)]
-            else:
-                tokens = [embed(value) for embed, value in parts]
-            if self.embed_timestep is not None:
-                when = self.embed_timestep(timestep.clamp_max(MAX_TIMESTEP - 1))
-                tokens = [token + when for token in tokens]
-        return tokens
+                tokens = [sum(tokens[1:], tokens[0])]
+            if self.timestep_embedding is not None:
+                time = self.timestep_embedding(timestep.clamp_max(MAX_TIMESTEP - 1))
+                tokens = [token + time for token in tokens]
+        return [self.embedding_norm(token) for token in tokens]
 
 
-def _float32(x: Tensor) -> AbstractContextManager[object]:
-    """No autocast on the device of x; without autocast nothing, which is ten microseconds faster."""
+def check_objective(agent: DecisionAgent, batch: Batch, name: str) -> None:
+    """Check the rules of an objective on a batch, with a copy of the agent and without using up random numbers.
+
+    Raises:
+        InputError: Naming the rule, if the loss is not a finite scalar with a gradient, a metric is not a scalar, or
+            the actions have another shape than the data's or leave [-1, 1].
+    """
+    agent = copy.deepcopy(agent)
+    with torch.random.fork_rng():
+        observation = agent.encoder(batch.observation)
+        value, inputs = agent.condition.from_batch(batch), (batch.previous_action, batch.timestep, batch.reset)
+        hidden = agent._modulate(value, agent._run_backbone(value, observation, *inputs, None)[0])
+        loss, metrics = agent.objective.loss(hidden, agent.scale_actions(batch))
+        with torch.inference_mode():
+            actions = agent.eval().objective.action(hidden)
+    fault = None
+    if loss.dim() or not loss.requires_grad or not loss.isfinite():
+        fault = f"its loss {tuple(loss.shape)} must be a finite scalar with a gradient, the mean over batch and time"
+    elif scalars := [key for key, metric in metrics.items() if torch.as_tensor(metric).numel() != 1]:
+        fault = f"its metric {scalars[0]} must be a scalar"
+    elif actions.shape != batch.action.shape:
+        fault = f"its actions have shape {tuple(actions.shape)} and must have {tuple(batch.action.shape)}"
+    elif actions.abs().max() > 1 + 1e-5:
+        fault = f"its actions reach {actions.abs().max():.3g} and must be within [-1, 1]"
+    if fault:
+        raise InputError(f"objective {name} breaks a rule: {fault}")
+
+
+def float32(x: Tensor) -> AbstractContextManager[object]:
+    """Disable autocast on the device of x, where it is enabled."""
     return torch.autocast(x.device.type, enabled=False) if torch.is_autocast_enabled(x.device.type) else nullcontext()

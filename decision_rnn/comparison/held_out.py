@@ -1,4 +1,4 @@
-"""The loss on held-out episodes, by which agents are compared whose data have no environment."""
+"""The loss on held-out episodes, by which agents are compared whose data name no environment to play in."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from decision_rnn.utils.machine import commit, hardware, versions
 
 
 def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
-    """Measurements of an agent that plays nothing; not the time of an action, which differs whenever it is measured."""
+    """What is known of an agent that plays nothing, and the same whenever it is measured: not the time of an action."""
     agent = trained.agent
     _, state_bytes = action_cost(actor_of(agent, config.evaluation), agent.observation_dim)
     return Measurements(
@@ -47,9 +47,10 @@ def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
 class HeldOutLoss:
     """The loss of trained agents on held-out episodes, over the same segments, goals and noise for all variants.
 
-    A run's own `validation_loss` depends on its `context` and `top_fraction`, which variants may differ in. Here the
-    segments are those of the first variant, with the state carried from segment to segment as far as that of any
-    variant is in training. If the objectives differ, the squared error of the actions takes the place of the loss.
+    A run's own `validation_loss` is over segments that depend on its `top_fraction`, `context` and `tbptt_segments`:
+    what such a draw is off by, all seeds of a variant share, so that no interval over seeds has it. Here the segments
+    are those of the first variant, with the state carried as far as that of any variant is in training.
+    If the objectives differ, the squared error of the actions takes the place of the loss.
 
     Attributes:
         record: What a comparison reports of it.
@@ -76,12 +77,12 @@ class HeldOutLoss:
             raise InputError(
                 f"validation {first.validation} holds the episodes that are trained on: name others of the same task"
             )
-        differ = any(config.objective != first.objective for config in configs)
+        differ = any(config.objective_options != first.objective_options for config in configs)
         for variant, config in zip(variants, configs, strict=True) if differ else ():
             if not self._has_squared_error(config):
                 raise InputError(
-                    f"the objective {config.objective.name} of {variant.label} has no squared error, by which variants "
-                    "of different objectives are compared: compare variants of one objective"
+                    f"{variant.label} has another objective, {config.objective_options.name}, which logs no "
+                    "squared_error to compare. Compare variants of one objective."
                 )
         self.record = HeldOut(
             dataset=first.validation,
@@ -98,7 +99,7 @@ class HeldOutLoss:
 
     def _has_squared_error(self, config: RunConfig) -> bool:
         """Whether an objective logs its squared error, or has it as its loss, as the default in a Box does."""
-        if isinstance(config.objective, MSEConfig):
+        if isinstance(config.objective_options, MSEConfig):
             return isinstance(spaces_of(self.store)[1], Box)
         return "validation_squared_error" in self._means(config)
 

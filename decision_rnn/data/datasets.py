@@ -21,7 +21,7 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import check_new, merge_stores, write_local, write_store
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.settings import describe_alteration, known_spaces, layouts_of
+from decision_rnn.environments.environments import describe_alteration, known_spaces, layouts_of
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar, quiet, warn
 from decision_rnn.utils.parsing import split_names

@@ -5,7 +5,7 @@ from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.warnings import equal_returns, odd_entries
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.environments import check_environment
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

@@ -10,7 +10,7 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import column_names, read_spaces
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.warnings import named_entries
-from decision_rnn.environments.settings import known_spaces
+from decision_rnn.environments.environments import known_spaces
 
 UNIT = 1.01
 """Actions up to here, of an unknown environment, are taken to be within [-1, 1]: some data exceed 1 by rounding."""

@@ -26,22 +26,6 @@ def cache_root() -> Path:
     return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
 
 
-def _quantiles(values: Sequence[np.ndarray], returns: np.ndarray, quantile: float, weighted: bool) -> np.ndarray:
-    """A quantile of each array, of the first episodes in order, which weigh their returns or alike."""
-    if not weighted:
-        return np.array([np.quantile(of, quantile) for of in values])
-    earned = returns if returns.max() > 0 else returns - returns.min()
-    weights = np.maximum(earned, np.finfo(np.float32).tiny)
-    return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values])
-
-
-def _weighted_quantile(values: np.ndarray, weights: np.ndarray, quantile: float) -> float:
-    """Between the smallest and the largest of the values; with equal weights, `np.quantile`."""
-    order = np.argsort(values)
-    below = np.cumsum(weights[order]) - weights[order]
-    return float(np.interp(quantile * below[-1], below, values[order]))
-
-
 class EpisodeStore:
     """The episodes of a dataset, end to end in one packed float32 table (steps, columns).
 
@@ -130,43 +114,13 @@ class EpisodeStore:
         for first, length in zip(self.first_rows.tolist(), self.episode_lengths.tolist(), strict=True):
             yield slice(first, first + length)
 
-    def returns_to_go_quantile(self, quantile: float, weighted: bool = False) -> np.ndarray:
-        """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long:
-        (longest episode,) float64; 1 is the maximum.
-
-        If `weighted`, an episode's weight is its return: at the first step, about a share 1 - q of all that the data
-        earned is in episodes that earned at least the quantile, so that failed episodes, however many, do not move it.
-        Returns below zero have no weight, but where none is above, the weight is how far one is above the worst.
-        """
-        return _quantiles(*self._returns_to_go(), quantile, weighted)
-
-    def _returns_to_go(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """The returns-to-go at each time step, of the episodes that last that long, longest first, and the returns of
-        all episodes in that order."""
+    def returns_to_go(self) -> np.ndarray:
+        """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
         for (start, stop), rows in zip(pairwise(self.offsets), self.episode_rows(), strict=True):
             to_go[start:stop] = np.cumsum(rewards[rows][::-1])[::-1]
-        longest_first = np.argsort(-self.episode_lengths, kind="stable")
-        lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
-        lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
-        return [to_go[starts[:count] + t] for t, count in enumerate(lasting)], self.episode_returns[longest_first]
-
-    def return_to_go_caps(self, quantile: float) -> tuple[np.ndarray, np.ndarray]:
-        """What an agent that acts, and one that is trained, is shown at most, as float64, for a quantile q.
-
-        Acting, it is (1,), the largest of `returns_to_go_quantile`, weighted, and the same at all time steps. Training,
-        it is (longest episode,), the largest of three: the weighted quantile (1 + q) / 2 of each time step, the
-        quantile 1 - 0.3 (1 - q) of the episodes alike, and the weighted q quantiles to come: few episodes of a replay
-        last, whose first steps belong to the others' quantiles. Where returns-to-go rise over time, as rewards that are
-        costs make them, both are those of each time step.
-        """
-        to_go, returns = self._returns_to_go()
-        capped, above = (_quantiles(to_go, returns, of, weighted=True) for of in (quantile, (1 + quantile) / 2))
-        above = np.maximum(above, _quantiles(to_go, returns, 1 - 0.3 * (1 - quantile), weighted=False))
-        if capped[-1] > capped[0]:
-            return capped, above
-        return capped.max(keepdims=True), np.maximum(above, np.maximum.accumulate(capped[::-1])[::-1])
+        return to_go
 
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes; a store written from them has identical arrays."""

@@ -11,7 +11,7 @@ import numpy as np
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import to_dict
 from decision_rnn.data.layouts import Layout
-from decision_rnn.environments.registry import MissingEnvironmentError, make_environment
+from decision_rnn.environments.environments import MissingEnvironmentError, make_environment
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.training.checkpoint import TrainedAgent
@@ -47,7 +47,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
             "input": "target_return",
             "conditioned": config.takes_target,
             "default": spelt(float(target_return or 0.0), target=True),
-            "auto": bool(getattr(config.condition_options, "limited", False)),
+            "auto": config.condition_options.limited,
             "meaning": "in the environment's units, the same at every step of an episode; without effect on a policy "
             "that is not conditioned",
         },

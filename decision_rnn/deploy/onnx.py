@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.agent.conditions import ReturnToGo
 from decision_rnn.backbones import State
 from decision_rnn.deploy.description import describe
 from decision_rnn.evaluation.actor import describe_acting, window_of
@@ -95,11 +94,12 @@ def export_onnx(
     agent = copy.deepcopy(trained.agent).cpu().eval()
     description = {**describe(trained, target_return, results), "weights": weights}
     data = _exported(agent, description)
-    difference = largest_difference(agent, Policy(data, str(path)))
+    limited = trained.config.condition_options.limited
+    difference = largest_difference(agent, Policy(data, str(path)), limited)
     if not difference <= (TOLERANCE if weights == "float32" else INT8_TOLERANCE):  # also rejects NaN
         cause = (
-            f"its backbone {trained.config.backbone.name} or objective {trained.config.objective.name} may use random "
-            "numbers, or compute what depends on the values or the size of a batch"
+            f"its backbone {trained.config.backbone.name} or objective {trained.config.objective_options.name} may use "
+            "random numbers, or compute what depends on the values or the size of a batch"
         )
         remedy = "export it with weights in float32" if weights == "int8" else cause
         raise InputError(f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; {remedy}")
@@ -118,7 +118,7 @@ def export_onnx(
 
 
 @torch.inference_mode()
-def largest_difference(agent: DecisionAgent, policy: Any) -> float:
+def largest_difference(agent: DecisionAgent, policy: Any, limited: bool) -> float:
     """The largest difference between the actions of a policy and of its agent on the same random observations, with
     actions scaled to [-1, 1].
 
@@ -127,9 +127,9 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
     tie.
     """
     generator, batch = torch.Generator().manual_seed(0), TRACED + 2
-    scale = float(agent.condition.scale) if isinstance(agent.condition, ReturnToGo) else 1.0
+    scale = float(getattr(agent.condition, "scale", 1.0))
     target = scale * (1 + torch.arange(batch)) / batch * 4
-    if isinstance(agent.condition, ReturnToGo) and agent.condition.limits:
+    if limited:
         target[-1] = AUTO
     state, memory = agent.initial_state(target), policy.initial_state(batch)
     worst, others = 0.0, 0
@@ -141,7 +141,7 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
             observation = mean + std * torch.randn(batch, len(mean), generator=generator)
             reward = scale / 1000 * torch.rand(batch, generator=generator)
             reset = torch.rand(batch, generator=generator) < 0.02
-            action, state = agent.act(observation, reward, reset, state)
+            action, state, _ = agent.act(observation, reward, state.reset(agent.initial_state(target), reset))
             found, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
             difference = np.abs(found - action.numpy()) / agent.action_scale.radius.numpy()
             worst = float(np.maximum(worst, difference.max()))  # unlike max(), keeps NaN
@@ -163,9 +163,8 @@ class _Step(nn.Module):
         # One row of the initial state is broadcast, so that the batch size stays dynamic.
         initial = self.agent.initial_state(torch.zeros(1))
         before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
-        condition = self.agent.condition.restart(before.condition)
-        before = before.replaced(initial._replace(condition=condition), reset)
-        action, after, _ = self.agent.step(obs, reward, before)
+        initial = initial._replace(condition=self.agent.condition.initial_state(target_return))
+        action, after, _ = self.agent.act(obs, reward, before.reset(initial, reset))
         return action, *_carried(self.agent, after)
 
 
@@ -174,8 +173,6 @@ def _exported(agent: DecisionAgent, description: dict[str, Any]) -> bytes:
     begin = agent.initial_state(torch.zeros(1))
     initial = _carried(agent, begin)
     conditions = [f"condition_{i}" for i in range(len(begin.condition) - int(agent.condition.takes_target))]
-    if isinstance(agent.condition, ReturnToGo):
-        conditions = ["return_to_go"]
     labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     labels += [f"plan_{i}" for i in range(len(begin.plan))]
     batch = torch.export.Dim("batch", min=1)

@@ -112,6 +112,6 @@ class EnvironmentActor(ActingLoop):
             before = self._layout.unflatten(tuple(map(torch.from_numpy, state)))
             if reset.any():
                 initial = self._actor.initial_state(torch.from_numpy(target_return))
-                before = before.replaced(initial, torch.from_numpy(reset))
-            action, after = self._actor.act(torch.from_numpy(observation), torch.from_numpy(reward), None, before)
+                before = before.reset(initial, torch.from_numpy(reset))
+            action, after, _ = self._actor.act(torch.from_numpy(observation), torch.from_numpy(reward), before)
         return action.numpy().copy(), [part.numpy().copy() for part in after.flatten()]

@@ -14,8 +14,13 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.environments.registry import environment_spaces
-from decision_rnn.environments.settings import check_environment, known_spaces, layouts_of, sizes_of
+from decision_rnn.environments.environments import (
+    check_environment,
+    environment_spaces,
+    known_spaces,
+    layouts_of,
+    sizes_of,
+)
 from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.report import remark_on_cuts, remarks
@@ -70,7 +75,7 @@ def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
         state = actor.initial_state(torch.ones(1))
         for _ in range(TIMED_ACTIONS):
             begun = time.perf_counter()
-            _, state = actor.act(observation, reward, None, state)
+            _, state, _ = actor.act(observation, reward, state)
             times.append(time.perf_counter() - begun)
     return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())
 

@@ -27,23 +27,21 @@ class PolicyActor:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def initial_state(self, target_return: Tensor) -> ActingState:
-        batch = len(target_return)
+    def initial_state(self, target: Tensor) -> ActingState:
+        batch = len(target)
         memory = tuple(map(torch.from_numpy, self.policy.initial_state(batch)))
         action = torch.zeros(batch, self.policy.action_layout.size)
-        return ActingState((target_return.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
+        return ActingState((target.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
-        timestep = state.timestep if reset is None else state.timestep.masked_fill(reset, 0)
+    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, None]:
+        timestep = state.timestep
         memory = [part.numpy() for part in state.memory]
         (target,) = state.condition
         played, after = self.policy.step(
             observation.numpy(), reward.numpy(), (timestep == 0).numpy(), target.numpy(), memory
         )
         action = torch.from_numpy(played)
-        return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after)))
+        return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after))), None
 
 
 def load_policy(path: Path) -> EvaluatedPolicy:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decision_rnn.backbones.time_scales import memory_exceeds
-from decision_rnn.environments.registry import registered
+from decision_rnn.environments.environments import registered
 from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import AUTO, format_target
 
@@ -141,11 +141,9 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             continue
         verb, whose = ("is", "its score measures") if len(beyond) == 1 else ("are", "their scores measure")
         text = f"{', '.join(f'{target:g}' for target in beyond)} {verb} beyond the data's {side}: {whose} extrapolation"
-        cap, reach = (getattr(config.condition_options, name, 0.0) for name in ("rtg_quantile", "reach"))
-        if beyond is above and reach:
-            text += f", though the agent sees at most what it judges in reach (condition.reach {reach:g})"
-        elif beyond is above and cap:
-            share = f"the {cap:g} quantile" if cap < 1 else "the largest"
+        quantile = getattr(config.condition_options, "rtg_quantile", 0.0)
+        if beyond is above and quantile:
+            share = f"the {quantile:g} quantile" if quantile < 1 else "the largest"
             text += f", though the agent sees at most {share} of the data's returns-to-go (condition.rtg_quantile)"
         yield text
     if limits := remark_on_limits(dataset, protocol):

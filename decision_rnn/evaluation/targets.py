@@ -34,7 +34,7 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
     named, largest = settings.target_returns, data.return_max
     if named is None:
         named = tuple(data.target_returns)
-        if conditions and all(getattr(of, "limited", False) for of in conditions):
+        if conditions and all(condition.limited for condition in conditions):
             inside = [of for of in named if of < largest]
             named = (AUTO, *inside) if any(config.takes_return for config in configs) else (AUTO,)
     elif AUTO in named:
@@ -45,11 +45,8 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
 
 def check_limited(condition: ConditionConfig) -> None:
     """Raise InputError if nothing limits the return-to-go that an agent sees, so that `auto` has no meaning."""
-    if not getattr(condition, "limited", False):
-        raise InputError(
-            "the target return is auto, but nothing limits what this agent sees: name a number, or train with "
-            "condition.reach or condition.rtg_quantile above 0"
-        )
+    if not condition.limited:
+        raise InputError("the target auto needs a limited condition, such as condition.rtg_quantile above 0")
 
 
 def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
@@ -72,7 +69,7 @@ def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConf
 
 def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
     """Whether a target return is beyond the data and limited, so that an agent sees it as it sees the data's best."""
-    return getattr(config.condition_options, "limited", False) and target > data.return_max
+    return config.condition_options.limited and target > data.return_max
 
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,9 @@ def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
     name = convert(keys.get("init_from"), str | None, "init_from")
     if name is None:
         return dict(keys)
-    saved = flatten(to_dict(load_agent(name).config))
+    config = load_agent(name).config
+    config = replace(config, condition=config.condition_options, objective=config.objective_options)
+    saved = flatten(to_dict(config))
     own = {key: value for key, value in saved.items() if key.partition(".")[0] in ARCHITECTURE}
     for section in CHOICES:
         asked, has = keys.get(f"{section}.name"), own[f"{section}.name"]

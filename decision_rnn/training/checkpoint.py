@@ -164,9 +164,9 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
             actions,
             observations,
             observation_index=weights.get("encoder.index"),
-            rtg_cap=weights.get("condition.cap"),
+            rtg_limit=weights.get("condition.acting_limit"),
         )
-        agent = DecisionAgent(config.agent_options, config.backbone, spec, config.condition_options, config.objective)
+        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None

@@ -115,7 +115,7 @@ def train(
         validation = None if config.validation is None else Validation(config, store, spaces[0], trainer.device)
         if not resume:
             position = stream.state_dict()
-            check_objective(agent, stream.sample(), config.objective.name)
+            check_objective(agent, stream.sample(), config.objective_options.name)
             agent.check_acting(config.evaluation.actions, config.evaluation.inference)
             stream.load_state_dict(position)
         state = {} if saved is None else _restore(trainer, stream, saved, run, store)
@@ -282,7 +282,7 @@ def _check_finite(trainer: Trainer[DecisionAgent], run: Path) -> None:
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
     """Lines with the agent's size, its steps, warm-up and segments, and its episodes if not all are trained on."""
-    backbone, training = config.backbone, config.training
+    backbone, training = config.backbone, config.training_options
     best = (
         f"\nof {counted(store.episodes, 'episode')} the best {seen.episodes:,} are trained on, {seen.steps:,} of "
         f"{counted(store.steps, 'step')}; their returns are {seen.episode_returns.min():g} and above"
@@ -290,8 +290,8 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     return (
         f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
         f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone\n"
-        f"{counted(training.steps, 'training step')} of {training.optimizer}, objective {config.objective.name}; the "
-        f"learning rate warms up over the first {training.warmup:,}\n"
+        f"{counted(training.steps, 'training step')} of {training.optimizer}, objective "
+        f"{config.objective_options.name}; the learning rate warms up over the first {training.warmup:,}\n"
         f"{describe_slices(config, seen, bool(agent.backbone.initial_state(1)))}"
         f"{best if seen is not store else ''}"
     )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
+from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import steps_ahead
 from decision_rnn.data.layouts import Layout
@@ -21,6 +22,8 @@ from decision_rnn.training.slices import goals_of, slices_of
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.errors import InputError
 
+LIMIT = "condition.acting_limit"
+"""The name of the limit of the return-to-go among an agent's weights."""
 OTHER_SEEDS = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""
 
@@ -41,7 +44,7 @@ def prepare(
         return_scale: The divisor of returns-to-go, but for those of goals in hindsight, which are steps.
         spaces: The spaces of observations and actions, boxes of actions bounded; vectors of numbers, for actions within
             [-1, 1], if left out.
-        initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
+        initial: An agent of the same architecture whose weights and statistics, but for the limit of the return-to-go,
             replace the initial ones.
         ranks: This process's place among those that train the agent.
 
@@ -61,11 +64,9 @@ def prepare(
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
-    condition = config.condition_options
-    quantile = condition.rtg_quantile or 0.0 if isinstance(condition, ReturnToGoConfig) else 0.0
-    cap = training_cap = None
-    if quantile > 0:
-        cap, training_cap = map(torch.from_numpy, store.return_to_go_caps(quantile))
+    condition, limit, training_limit = config.condition_options, None, None
+    if isinstance(condition, ReturnToGoConfig) and condition.limited:
+        limit, training_limit = map(torch.from_numpy, return_to_go_limits(store, condition.rtg_quantile))
     spec = agent_spec(
         mean[seen],
         std[seen],
@@ -73,16 +74,16 @@ def prepare(
         observations,
         observation_index=None if index is None else torch.from_numpy(index),
         return_scale=return_scale,
-        rtg_cap=cap,
-        training_rtg_cap=training_cap,
+        rtg_limit=limit,
+        training_rtg_limit=training_limit,
     )
     torch.manual_seed(config.seed)
-    agent = DecisionAgent(config.agent_options, config.backbone, spec, condition, config.objective)
+    agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options)
     if initial is not None:
         _load_initial(agent, initial, config)
     if ranks.rank:  # equal weights, but not equal dropout
         torch.manual_seed(torch.initial_seed() + ranks.rank * OTHER_SEEDS)
-    trainer = Trainer(agent, replace(config.training, tbptt_segments=config.tbptt_segments), ranks)
+    trainer = Trainer(agent, replace(config.training_options, tbptt_segments=config.tbptt_segments), ranks)
     return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device, ranks)
 
 
@@ -96,14 +97,14 @@ def restore(
 
 
 def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig) -> None:
-    """Give an agent the weights and the statistics of another, whose cap of the return-to-go is that of other data."""
+    """Give an agent the weights and statistics of another, but not its limit of the return-to-go."""
     ours, theirs = ((a.encoder.features, a.action_dim) for a in (agent, initial.agent))
     if ours != theirs:
         raise InputError(
             f"init_from {config.init_from} sees {theirs[0]} entries of an observation and has {theirs[1]} actions, but "
             f"{config.dataset} has {ours[0]} and {ours[1]}: name an agent of the same task"
         )
-    weights = {**initial.agent.state_dict(), "condition.cap": agent.state_dict().get("condition.cap")}
+    weights = {**initial.agent.state_dict(), LIMIT: agent.state_dict().get(LIMIT)}
     try:
         agent.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
     except RuntimeError:

@@ -81,9 +81,7 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     begun = read_config(run)
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
         config = replace(config, dataset=begun.dataset)
-    # A default that depends on the steps stays as it was when the run began.
-    same_warmup = config.training.warmup_steps is None or config.training.warmup == begun.training.warmup
-    may_change = MAY_CHANGE + ("training.warmup_steps",) * same_warmup
+    may_change = MAY_CHANGE + ("training.warmup_steps",) * (config.training.warmup_steps is None)
     before, now = flatten(to_dict(begun)), flatten(to_dict(config))
     for key, value in now.items():
         if key in may_change or key.startswith("evaluation.") or value == before.get(key):
@@ -98,8 +96,6 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
                 "steps"
             )
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
-    if config.training.warmup == begun.training.warmup:
-        return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
     return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup))
 
 

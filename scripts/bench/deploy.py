@@ -42,7 +42,7 @@ torch.set_num_threads(1)
 agent = load_agent(pathlib.Path(sys.argv[1])).agent
 with torch.inference_mode():
     zero = torch.zeros(1)
-    agent.act(torch.zeros(1, agent.observation_dim), zero, None, agent.initial_state(zero))
+    agent.act(torch.zeros(1, agent.observation_dim), zero, agent.initial_state(zero))
 print(time.perf_counter() - begun)
 """
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from bench.measure import Baseline, Row, compare, interleaved, measure
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.deploy.hub import find_agent
-from decision_rnn.environments.registry import make_environment
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.environments import check_environment, make_environment
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import episode_groups, one_thread, rollout
 from decision_rnn.training.checkpoint import load_agent
@@ -67,16 +66,14 @@ class Recorder:
         self.actor = actor
         self.groups: list[list[np.ndarray]] = []
 
-    def initial_state(self, target_return: Tensor) -> ActingState:
+    def initial_state(self, target: Tensor) -> ActingState:
         self.groups.append([])
-        return self.actor.initial_state(target_return)
+        return self.actor.initial_state(target)
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
-        action, state = self.actor.act(observation, reward, reset, state)
+    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor | None]:
+        action, state, value = self.actor.act(observation, reward, state)
         self.groups[-1].append(action.numpy().copy())
-        return action, state
+        return action, state, value
 
 
 def time_episodes(
@@ -163,7 +160,7 @@ def acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]
         nonlocal state, step
         if step % EPISODE == 0:
             state = actor.initial_state(torch.full((batch,), 3600.0))
-        _, state = actor.act(observation, reward, None, state)
+        _, state, _ = actor.act(observation, reward, state)
         step += 1
 
     for _ in range(WINDOW):  # until a window is full

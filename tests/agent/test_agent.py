@@ -12,10 +12,10 @@ from decision_rnn.agent import (
     ConditionConfig,
     DecisionAgent,
     NoConditionConfig,
-    ReturnToGoConfig,
+    TimeToGoalConfig,
     agent_spec,
 )
-from decision_rnn.agent.spaces import scale_of
+from decision_rnn.agent.spaces import action_scale
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
@@ -54,7 +54,7 @@ def make_slice(batch: int, time: int) -> dict[str, Any]:
     reset = torch.zeros(batch, time, dtype=torch.bool)
     reset[:, 0] = True
     return {
-        "asked": 100 * torch.rand(batch, time, 1),
+        "value": 100 * torch.rand(batch, time, 1),
         "observation": torch.randn(batch, time, OBSERVATIONS),
         "previous_action": torch.rand(batch, time, ACTIONS) * ~reset.unsqueeze(-1),
         "timestep": torch.arange(time).expand(batch, time),
@@ -66,7 +66,7 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
     flags = torch.zeros(action.shape[:2], dtype=torch.bool)
     fields = {
         **inputs,
-        "return_to_go": inputs["asked"],
+        "return_to_go": inputs["value"],
         "action": action,
         "reward": torch.zeros(action.shape[:2]),
         "terminated": flags,
@@ -79,7 +79,8 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
     ("backbone", "config", "condition"),
     [
         *((backbone, *layout) for layout in LAYOUTS for backbone in registered_names()),
-        *((backbone, AgentConfig(condition_at="head"), ReturnToGoConfig(reach=0.9)) for backbone in ("mingru", "conv")),
+        *((backbone, AgentConfig(conditioning="adaln"), None) for backbone in ("mingru", "conv")),
+        ("mingru", AgentConfig(tokens="interleaved", previous_action=True), TimeToGoalConfig(time_quantile=0.1)),
     ],
     ids=str,
 )
@@ -88,22 +89,22 @@ def test_act_step_by_step_equals_parallel_predict(
     backbone: str, config: AgentConfig, condition: ConditionConfig | None
 ) -> None:
     """Three environments, one of which starts a second episode at step 7. The history is built by hand, with
-    returns-to-go by running subtraction, and predicted in parallel."""
+    returns-to-go by running subtraction, times to the goal by counting, and predicted in parallel."""
     agent = make_agent(config, backbone, condition=condition).double().eval()
     batch, time, second = 3, 30, 7
     generator = torch.Generator().manual_seed(2)
     observations = torch.randn(batch, time, OBSERVATIONS, generator=generator, dtype=torch.float64)
     rewards = torch.rand(batch, time, generator=generator, dtype=torch.float64)
-    targets = torch.tensor([300.0, 200.0, 100.0], dtype=torch.float64)
+    targets = torch.tensor([300.0, 200.0, -100.0], dtype=torch.float64)
 
     state = agent.initial_state(targets)
     acted = []
     for t in range(time):
-        reset = torch.tensor([False, t == second, False]) if t else None
+        state = state.reset(agent.initial_state(targets), torch.tensor([False, t == second, False]))
         earned = (
             rewards[:, t - 1] if t else torch.full((batch,), 99.0, dtype=torch.float64)
         )  # ignored at the first step
-        action, state = agent.act(observations[:, t], earned, reset, state)
+        action, state, _ = agent.act(observations[:, t], earned, state)
         acted.append(action)
     acted = torch.stack(acted, dim=1)
 
@@ -116,29 +117,29 @@ def test_act_step_by_step_equals_parallel_predict(
             if t == 0 or (row == 1 and t == second):
                 returns_to_go[row, t], reset[row, t] = targets[row], True
             else:
-                returns_to_go[row, t] = returns_to_go[row, t - 1] - rewards[row, t - 1]
+                reward = -1.0 if isinstance(condition, TimeToGoalConfig) else rewards[row, t - 1]
+                returns_to_go[row, t] = returns_to_go[row, t - 1] - reward
                 previous[row, t] = acted[row, t - 1]
                 timestep[row, t] = timestep[row, t - 1] + 1
-    asked = returns_to_go[..., : agent.condition.size]
-    predicted, _ = agent.predict(asked, observations, previous, timestep, reset)
+    predicted, *_ = agent.predict(returns_to_go[..., : agent.condition.size], observations, previous, timestep, reset)
     torch.testing.assert_close(predicted, acted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 @torch.no_grad()
-def test_rtg_cap_caps_return_to_go_per_timestep_in_predict_and_act(tokens: str) -> None:
-    """Beyond the end of the cap, its last entry applies."""
+def test_return_to_go_is_limited_per_timestep_in_predict_and_act(tokens: str) -> None:
+    """Beyond the end of the limit, its last entry applies."""
     limit = [90.0, 70.0, 60.0, 10.0]
-    agent = make_agent(AgentConfig(tokens=tokens), rtg_cap=limit).double().eval()
+    agent = make_agent(AgentConfig(tokens=tokens), rtg_limit=limit).double().eval()
     free = make_agent(AgentConfig(tokens=tokens)).double().eval()
     data = make_slice(3, 6)
-    data |= {name: data[name].double() for name in ("asked", "observation", "previous_action")}
-    by_hand = data["asked"].clone()
+    data |= {name: data[name].double() for name in ("value", "observation", "previous_action")}
+    by_hand = data["value"].clone()
     for row in range(3):
         for t in range(6):
             by_hand[row, t, 0] = min(float(by_hand[row, t, 0]), limit[min(t, 3)])
-    assert not torch.equal(by_hand, data["asked"])
-    expected, _ = free.predict(**(data | {"asked": by_hand}))
+    assert not torch.equal(by_hand, data["value"])
+    expected, *_ = free.predict(**(data | {"value": by_hand}))
     torch.testing.assert_close(agent.predict(**data)[0], expected, rtol=0, atol=0)
 
     # With target return 300 it sees 90 first; rewards are subtracted from the target, not from the limited value.
@@ -146,10 +147,10 @@ def test_rtg_cap_caps_return_to_go_per_timestep_in_predict_and_act(tokens: str) 
     state, seen = agent.initial_state(target), free.initial_state(target)
     for t, (earned, to_go) in enumerate([(0.0, 90.0), (235.0, 65.0), (20.0, 45.0), (10.0, 10.0), (30.0, 5.0)]):
         observation = data["observation"][:1, t]
-        action, state = agent.act(observation, torch.tensor([earned], dtype=torch.float64), None, state)
+        action, state, _ = agent.act(observation, torch.tensor([earned], dtype=torch.float64), state)
         given = torch.tensor([to_go], dtype=torch.float64)
         hand = seen._replace(condition=(given, given))  # overwrites the return-to-go in its state
-        same, seen = free.act(observation, torch.zeros(1, dtype=torch.float64), None, hand)
+        same, seen, _ = free.act(observation, torch.zeros(1, dtype=torch.float64), hand)
         torch.testing.assert_close(action, same, rtol=0, atol=0)
 
 
@@ -157,11 +158,11 @@ def test_rtg_cap_caps_return_to_go_per_timestep_in_predict_and_act(tokens: str) 
 def test_prediction_depends_only_on_current_and_past_steps(tokens: str) -> None:
     agent = make_agent(AgentConfig(tokens=tokens, previous_action=True))
     inputs = make_slice(2, 8)
-    for key in ("asked", "observation", "previous_action"):
+    for key in ("value", "observation", "previous_action"):
         inputs[key].requires_grad_()
-    predicted, _ = agent.predict(**inputs)
+    predicted, *_ = agent.predict(**inputs)
     predicted[:, 4].sum().backward()
-    for key in ("asked", "observation", "previous_action"):
+    for key in ("value", "observation", "previous_action"):
         read = inputs[key].grad.abs().sum(dim=(0, 2)) > 0
         first = 1 if key == "previous_action" and tokens == "interleaved" else 0  # cut off by the episode's start
         assert read.tolist() == [first <= t <= 4 for t in range(8)], key
@@ -175,6 +176,18 @@ def test_without_previous_action_option_previous_action_has_no_effect(tokens: Li
     assert not torch.allclose(seeing.predict(**inputs)[0], seeing.predict(**other)[0])
     assert torch.equal(blind.predict(**inputs)[0], blind.predict(**other)[0])
     assert not any("action" in name for name in blind.state_dict())
+
+
+@torch.no_grad()
+def test_state_does_not_depend_on_a_condition_that_enters_by_adaln() -> None:
+    observation = torch.randn(6, 1, OBSERVATIONS).expand(-1, 2, -1)
+    for conditioning, same in (("adaln", True), ("token", False)):
+        agent = make_agent(AgentConfig(conditioning=conditioning)).eval()
+        state = agent.initial_state(torch.tensor([10.0, 300.0]))
+        for row in observation:
+            action, state, _ = agent.act(row, torch.ones(2), state)
+        assert not torch.allclose(action[0], action[1])
+        assert all(torch.allclose(part[0], part[1], atol=1e-6) for part in state.memory) is same
 
 
 def test_observations_are_normalised_and_std_of_constant_dimension_is_bounded_below() -> None:
@@ -285,14 +298,15 @@ def test_optimizer_groups_keep_parameter_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "match"),
+    "space",
     [
-        (spaces.Box(0, 3, (2,), np.int64), "whole numbers: wrap the environment so that they are MultiDiscrete"),
-        (spaces.Box(-np.inf, np.inf, (2,)), "every entry needs a lower and an upper bound that are finite"),
-        (spaces.MultiBinary(2), "a Box, Discrete or MultiDiscrete space, so wrap the environment in one"),
-        (spaces.Tuple([spaces.Discrete(2)]), "a Box, Discrete or MultiDiscrete space, so wrap the environment in one"),
+        spaces.Box(0, 3, (2,), np.int64),
+        spaces.Box(-np.inf, np.inf, (2,)),
+        spaces.MultiBinary(2),
+        spaces.Tuple([spaces.Discrete(2)]),
     ],
+    ids=str,
 )
-def test_spaces_of_actions_that_agents_cannot_take_are_refused_with_a_remedy(space: spaces.Space, match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        scale_of(space)
+def test_unsupported_action_spaces_are_refused(space: spaces.Space) -> None:
+    with pytest.raises(InputError, match="actions"):
+        action_scale(space)

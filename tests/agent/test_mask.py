@@ -75,8 +75,8 @@ def test_agent_with_observation_index_equals_smaller_agent_on_visible_entries(st
     states = [agent.initial_state(torch.ones(4)) for agent in (masked, smaller)]
     for t in range(3):
         reward = torch.full((4,), float(t))
-        one, states[0] = masked.act(whole.observation[:, t], reward, None, states[0])
-        other, states[1] = smaller.act(visible.observation[:, t], reward, None, states[1])
+        one, states[0], _ = masked.act(whole.observation[:, t], reward, states[0])
+        other, states[1], _ = smaller.act(visible.observation[:, t], reward, states[1])
         assert torch.equal(one, other)
 
 
@@ -85,7 +85,7 @@ def test_observation_index_may_select_any_entries() -> None:
     agent = make_agent(2, index)
     assert (agent.observation_dim, make_agent(11, None).observation_dim) == (10, 11)
     observation = torch.randn(3, 11, requires_grad=True)
-    action, _ = agent.act(observation, torch.zeros(3), None, agent.initial_state(torch.ones(3)))
+    action, _, _ = agent.act(observation, torch.zeros(3), agent.initial_state(torch.ones(3)))
     action.sum().backward()
     read = observation.grad.abs().sum(0) > 0
     assert read.nonzero().flatten().tolist() == [1, 9]
@@ -95,7 +95,7 @@ def test_observation_index_may_select_any_entries() -> None:
 def test_train_and_evaluate_with_velocity_mask(small_store: EpisodeStore, tmp_path: Path, state: str) -> None:
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
-    assert trained.agent.embed_observation.in_features == 5
+    assert trained.agent.embeddings["observation"].in_features == 5
     np.testing.assert_allclose(trained.agent.encoder.mean, small_store.observation_mean[:5], rtol=1e-6)
     result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), inference=state, window=3))
     assert result.config.observation.mask == "velocity"
@@ -110,7 +110,7 @@ def test_loaded_agent_with_velocity_mask_acts_on_full_observations(small_store: 
     observation = torch.from_numpy(gymnasium.make("Hopper-v5").reset(seed=3)[0].astype(np.float32))[None]
 
     def first_action(agent: DecisionAgent) -> Tensor:
-        return agent.act(observation, torch.zeros(1), None, agent.initial_state(torch.tensor([3600.0])))[0]
+        return agent.act(observation, torch.zeros(1), agent.initial_state(torch.tensor([3600.0])))[0]
 
     agent = load_agent(last_checkpoint(run)).agent
     assert agent.encoder.index.tolist() == [0, 1, 2, 3, 4]

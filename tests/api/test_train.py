@@ -16,11 +16,12 @@ from swing import CAR, SMALL, push
 
 import decision_rnn
 from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
+from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
 from decision_rnn.data.selection import Selection
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.playing import play_episodes
+from decision_rnn.environments.environments import play_episodes
 from decision_rnn.training.trainer import Trainer
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
@@ -131,8 +132,8 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
 
 def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(inside: Path) -> None:
     """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
-    environment = gymnasium.make(CAR, goal_velocity=0.01)
-    decision_rnn.record(push, environment, "local/fast-goal", episodes=3, progress=False)
+    envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
+    decision_rnn.record(push, envs, "local/fast-goal", episodes=3, progress=False)
     store = open_dataset("local/fast-goal").open()
     if "car/fast-goal-v0" not in minari.list_local_datasets():
         assert main(["data", "export", "local/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
@@ -260,7 +261,7 @@ def test_compare_recorded_command_reproduces_the_same_plan(
     """Also for values that are 0, False or empty, and for NumPy and pathlib types."""
     (inside / "compared_plugin.py").write_text("")
     asked: list[tuple[Any, str]] = []
-    monkeypatch.setattr("decision_rnn.comparison.compare.run_plan", lambda plan, command: asked.append((plan, command)))
+    monkeypatch.setattr("decision_rnn.comparison.compare.compare", lambda plan, command: asked.append((plan, command)))
     decision_rnn.compare(
         open_dataset("local/swing"),
         [],
@@ -372,9 +373,9 @@ def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_fro
     assert f"starts from {run.folder}, step 20: its weights, its normalisation" in capsys.readouterr().out
     assert again.config.backbone == run.config.backbone
     before, after = run.agent.agent.state_dict(), again.agent.agent.state_dict()
-    cap = after.pop("condition.cap"), before.pop("condition.cap")
+    cap = after.pop("condition.acting_limit"), before.pop("condition.acting_limit")
     assert cap[0].tolist() != cap[1].tolist()
-    assert cap[0].tolist() == other.open().return_to_go_caps(0.8)[0].astype(np.float32).tolist()
+    assert cap[0].tolist() == return_to_go_limits(other.open(), 0.8)[0].astype(np.float32).tolist()
     assert {name: value.tolist() for name, value in after.items()} == {n: v.tolist() for n, v in before.items()}
     assert after["encoder.mean"].tolist() != other.open().observation_mean.tolist()
     assert again.agent.provenance.fingerprint == other.open().fingerprint

@@ -61,28 +61,31 @@ def test_command_records_what_record_does(record: Command) -> None:
     assert record(*words, "--episodes", "1").returncode == 2  # it exists
 
 
+def test_command_records_in_several_environments(record: Command) -> None:
+    done = record(CAR, "--policy", "pushing.push", "--output", "local/many", "--episodes", "4", "--num_envs", "3")
+    assert done.returncode == 0, done.stderr
+    firsts = {tuple(episode.observations[0]) for episode in stored("local/many").read_episodes()}
+    store = decision_rnn.record(push, CAR, "local/three", episodes=3, progress=False).open()
+    assert {tuple(episode.observations[0]) for episode in store.read_episodes()} < firsts
+    assert len(firsts) == 4
+
+
 def test_command_records_an_agent(record: Command) -> None:
     decision_rnn.record(push, CAR, "local/swing", episodes=2, progress=False)
     small = {"name": "mingru", "width": 8, "layers": 1}
     decision_rnn.train("local/swing", small, steps=1, output="run", progress=False)
     words = [CAR, "--agent", "run", "--output", "local/agent", "--episodes", "2", "--target_returns", "90"]
-    done = record(*words, "--max_episode_steps", "30")
+    done = record(*words, "--num_envs", "2", "--max_episode_steps", "30")
     assert done.returncode == 0, done.stderr
     assert stored("local/agent").episode_lengths.tolist() == [30, 30]
-
-
-def test_command_records_random_actions(record: Command) -> None:
-    done = record(CAR, "--policy", "random", "--output", "local/random", "--steps", "9", "--max_episode_steps", "5")
-    assert done.returncode == 0, done.stderr
-    assert stored("local/random").episode_lengths.tolist() == [5, 5]
 
 
 def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Command) -> None:
     words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "local/part"]
     done = record(*words, "--episodes", "9")
     assert done.returncode == 130
-    assert "1 finished episode (" in done.stderr
-    assert "after 10,000 steps (max_episode_steps)" in done.stderr
+    assert "interrupted; what was finished is kept, 1 episode (" in done.stderr
+    assert "car/ByPlugin-v0 has no time limit: episodes are cut after 10,000 steps" in done.stderr
     assert stored("local/part").episodes == 1
 
 
@@ -97,6 +100,7 @@ def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Comma
         ([CAR, "--policy", "shoving.push"], "--policy: the module 'shoving' cannot be imported"),
         ([CAR, "--agent", "runs/absent"], "runs/absent"),
         (["MountainCarContinous-v0", "--policy", "pushing.push"], "did you mean MountainCarContinuous-v0"),
+        (["MountainCarContinous-v0", "--policy", "pushing.push", "--num_envs", "2"], "did you mean MountainCarCont"),
     ],
 )
 def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: list[str], message: str) -> None:

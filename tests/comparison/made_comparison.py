@@ -10,12 +10,11 @@ from decision_rnn.comparison.record import (
     CheckpointScores,
     ComparedDataset,
     ComparedVariant,
+    Comparison,
     Failure,
     Target,
     Trial,
 )
-from decision_rnn.comparison.results import Comparison
-from decision_rnn.comparison.variants import NAMES
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.results import TargetResult
 
@@ -33,7 +32,7 @@ def made_comparison(
     seeds: int = 5,
     datasets: Sequence[str] = ("standin/hopper-medium",),
     controls: Sequence[str] = ("conv", "mlp"),
-    cloning: Sequence[str] = ("bc",),
+    cloning: Sequence[str] = ("cloning",),
     failed: Sequence[tuple[str, int]] = (),
     checkpoints: int = 5,
     episodes: int = 20,
@@ -53,10 +52,7 @@ def made_comparison(
         episodes=episodes,
         checkpoint_episodes=5,
         datasets=of_datasets,
-        variants=tuple(
-            ComparedVariant(label=name, name=NAMES.get(name, name), control=name not in labels, config=config)
-            for name in names
-        ),
+        variants=tuple(ComparedVariant(label=name, control=name not in labels, config=config) for name in names),
         trials=tuple(
             _trial(generator, name, name in cloning, dataset, seed, skills[name], checkpoints, episodes)
             for dataset in of_datasets

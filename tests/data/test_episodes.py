@@ -42,47 +42,6 @@ def test_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.table[:, 0], np.array(exact).astype(np.float32))
 
 
-@pytest.mark.parametrize("quantile", [0.5, 0.9, 1.0])
-def test_returns_to_go_quantile_uses_only_episodes_that_reach_the_timestep(
-    store: EpisodeStore, episodes: list[Episode], quantile: float
-) -> None:
-    for t, found in enumerate(store.returns_to_go_quantile(quantile)):
-        values = [sum(float(r) for r in episode.rewards[t:]) for episode in episodes if len(episode.rewards) > t]
-        assert found == pytest.approx(np.quantile(values, quantile), rel=1e-6)
-    assert t == 39
-
-
-def test_weighted_returns_to_go_quantile_is_that_of_episodes_repeated_as_often_as_they_return(tmp_path: Path) -> None:
-    def quantile(returns: list[float], weighted: bool = True) -> float:
-        episodes = [Episode(np.zeros((3, 1)), np.zeros((2, 1)), np.array([of, 0.0]), True, False) for of in returns]
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-        written = EpisodeStore.write(path, episodes, environment_id=None, source={})
-        return float(written.returns_to_go_quantile(0.8, weighted)[0])
-
-    earned = np.random.default_rng(0).integers(1, 100, 400).astype(float)
-    repeated = np.repeat(earned, earned.astype(int))
-    assert quantile(earned.tolist()) == pytest.approx(np.quantile(repeated, 0.8), abs=1)
-    assert quantile([*earned, *[-1.0] * 1000]) == pytest.approx(quantile(earned.tolist()))  # failed ones do not move it
-    assert quantile([7.0] * 10) == 7
-    costs = earned - 200
-    assert quantile(costs.tolist()) == pytest.approx(
-        np.quantile(np.repeat(costs, (earned - earned.min()).astype(int)), 0.8), abs=1
-    )
-    assert quantile(earned.tolist()) > quantile(earned.tolist(), weighted=False) + 5
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_return_to_go_cap_is_the_largest_of_all_timesteps_or_of_each_where_rewards_are_costs(
-    tmp_path: Path, sign: int
-) -> None:
-    episodes = [
-        Episode(np.zeros((length + 1, 1)), np.zeros((length, 1)), np.full(length, sign * 2.0), False, True)
-        for length in (4, 5)
-    ]
-    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
-    assert store.return_to_go_caps(1.0)[0].tolist() == ([10] if sign > 0 else [-8, -6, -4, -2, -2])
-
-
 def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
     assert store.episodes == len(episodes)
     assert store.offsets.tolist() == [0, 1, 8, 48, 60, 85]

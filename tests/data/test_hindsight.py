@@ -13,7 +13,6 @@ from run_config import parse_run
 
 import decision_rnn
 from decision_rnn import Episode, InputError
-from decision_rnn.config import TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.selection import top_episodes
@@ -180,15 +179,14 @@ def wandering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(wandering: str, tmp_path: Path) -> None:
-    def success(goals: str, goals_at: str = "observation") -> float:
+    def success(goals: str) -> float:
         run = decision_rnn.train(
             wandering,
             backbone={"name": "mlp", **SMALL},
             steps=120,
-            output=tmp_path / f"{goals}-{goals_at}",
+            output=tmp_path / goals,
             progress=False,
             condition={"name": "none"},
-            agent={"goals_at": goals_at},
             training={"goal_relabeling": goals, "learning_rate": 5e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0},
         )
@@ -197,8 +195,6 @@ def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(w
 
     assert success("none") < 0.5
     assert success("hindsight") > 0.8
-    assert success("hindsight", "head") > 0.8
-    assert export_onnx(decision_rnn.load_agent(tmp_path / "hindsight-head"), tmp_path / "policy.onnx") < 1e-5
 
 
 def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_data(
@@ -233,11 +229,11 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
         return result.length_mean
 
     assert steps("none") > 7
-    assert steps("return_to_go") < 6
-    sooner = decision_rnn.evaluate(tmp_path / "return_to_go", episodes=5, target_returns=[-3], processes=1)
+    assert steps("time_to_goal") < 6
+    sooner = decision_rnn.evaluate(tmp_path / "time_to_goal", episodes=5, target_returns=[-3], processes=1)
     assert not sooner.remarks  # which compare with returns of the data
     assert sooner.targets[0].in_range is None
-    assert export_onnx(decision_rnn.load_agent(tmp_path / "return_to_go"), tmp_path / "policy.onnx") < 1e-5
+    assert export_onnx(decision_rnn.load_agent(tmp_path / "time_to_goal"), tmp_path / "policy.onnx") < 1e-5
 
 
 def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
@@ -254,23 +250,16 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     assert not np.allclose(mean[entries.asked], mean[entries.reached])
 
 
-def test_hindsight_goals_need_returns_that_are_steps_and_observations_with_goals(tmp_path: Path) -> None:
-    for changes, message in (
-        (
-            {"agent": {"condition_at": "token"}},
-            r"training.goal_relabeling is hindsight, and condition return_to_go at a token: .* none",
-        ),
-        ({"condition": {"reach": 0}}, r"training.goal_relabeling is hindsight, and condition return_to_go at a head"),
-        ({"agent": {"goals_at": "head"}}, r"agent.goals_at is head, .* leave agent.goals_at out"),
-        ({"training": {"p_randomgoal": 0.5}}, r"p_randomgoal is 0.5, and condition return_to_go"),
+def test_hindsight_goals_need_a_condition_and_observations_with_goals(tmp_path: Path) -> None:
+    for changes, key in (
+        ({"agent": {"conditioning": "token"}}, "agent.conditioning"),
+        ({"condition": "return_to_go"}, "condition"),
+        ({"training": {"p_randomgoal": 0.5}}, "training.p_randomgoal"),
+        ({"condition": "time_to_goal", "training": {"goal_relabeling": "none"}}, "training.goal_relabeling"),
     ):
         training = {"goal_relabeling": "hindsight", **changes.pop("training", {})}
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=key.replace(".", r"\.")):
             decision_rnn.train("hopper-medium", output=tmp_path, training=training, **changes)
-    with pytest.raises(
-        InputError, match=r"training.p_randomgoal is 0.5, but training.goal_relabeling is none: it is for goals in"
-    ):
-        TrainingConfig(p_randomgoal=0.5)
     for space in (None, Dict(achieved_goal=Box(-1, 1, (2,)), desired_goal=Box(-1, 1, (3,)))):
         with pytest.raises(InputError, match=r"the observations of local/x are .* need entries achieved_goal and"):
             GoalEntries.of_space(space, "local/x")

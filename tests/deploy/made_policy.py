@@ -41,7 +41,7 @@ def made_agent(
         3,
         return_scale=1000.0,
         observation_index=None if index is None else torch.from_numpy(index),
-        rtg_cap=torch.linspace(3000, 100, 250),
+        rtg_limit=torch.linspace(3000, 100, 250),
     )
     made = DecisionAgent(agent, backbone, made_for, condition, objective)
     with torch.no_grad():

@@ -26,8 +26,7 @@ from decision_rnn.agent import (
     ObjectiveConfig,
     register_objective,
 )
-from decision_rnn.agent.spaces import head_of
-from decision_rnn.agent.spec import unit_box
+from decision_rnn.agent.spaces import unit_box
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy import onnx as export
@@ -77,9 +76,8 @@ def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
             reset = (generator.random(BATCH) < 0.005) & (t > 0)
             policy.reset(index=np.flatnonzero(reset))
             actions = policy.act(observations, rewards)
-            expected, state = agent.act(
-                torch.from_numpy(observations), torch.from_numpy(rewards), torch.from_numpy(reset), state
-            )
+            state = state.reset(agent.initial_state(torch.from_numpy(targets)), torch.from_numpy(reset))
+            expected, state, _ = agent.act(torch.from_numpy(observations), torch.from_numpy(rewards), state)
             assert np.abs(actions - expected.numpy()).max() <= BOUND, t
 
 
@@ -216,13 +214,13 @@ def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_br
     class Faulty(Objective):
         def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
             super().__init__()
-            self.head = head_of(spec)
+            self.head = torch.nn.Linear(spec.width, 3)
 
         def loss(self, hidden: torch.Tensor, batch: object) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
             return self.action(hidden).sum(), {}
 
         def action(self, hidden: torch.Tensor) -> torch.Tensor:
-            action = self.head(hidden[..., -1, :])
+            action = self.head(hidden).tanh()
             if fault == "draws":
                 return (action + 0.1 * torch.randn_like(action)).clamp(-1, 1)
             return action if float(action.sum()) > 0 else -action

@@ -78,7 +78,7 @@ def by_hand(trained: TrainedAgent, target: float, seed: int) -> tuple[float, flo
     while not truncated:
         seen = torch.from_numpy(observation)[None]
         with torch.inference_mode():
-            action, state = trained.agent.act(seen, torch.tensor([float(reward)]), None, state)
+            action, state, _ = trained.agent.act(seen, torch.tensor([float(reward)]), state)
         observation, reward, _, truncated, info = env.step(action[0].numpy())
         energy += float(action[0, 0]) ** 2
     return energy, float(info["x_position"]), float(info["is_success"])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
-from decision_rnn.environments import playing
+from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
 from decision_rnn.evaluation.video import play
@@ -23,15 +23,13 @@ class Reflex:
     def __init__(self) -> None:
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def initial_state(self, target_return: Tensor) -> ActingState:
-        timestep = torch.zeros(len(target_return), dtype=torch.int64)
-        return ActingState((target_return,), torch.zeros(len(target_return), 3), timestep, ())
+    def initial_state(self, target: Tensor) -> ActingState:
+        timestep = torch.zeros(len(target), dtype=torch.int64)
+        return ActingState((target,), torch.zeros(len(target), 3), timestep, ())
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
+    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, None]:
         self.seen.append((reward.clone(), state.condition[0].clone()))
-        return self.choose(observation, state.condition[0]), state
+        return self.choose(observation, state.condition[0]), state, None
 
     def choose(self, observation: Tensor, target: Tensor) -> Tensor:
         """The actions, (batch, 3)."""
@@ -109,7 +107,7 @@ def test_rollout_cuts_episodes_that_do_not_end(
 ) -> None:
     spec = EnvSpec("Endless-v0", entry_point=Endless, order_enforce=False, max_episode_steps=registered_limit)
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", spec)
-    monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 12)
+    monkeypatch.setattr(rollout_module, "DEFAULT_MAX_STEPS", 12)
     (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked)
     assert result.lengths.tolist() == result.returns.tolist() == [steps] * 2
     assert result.cut.tolist() == [cut] * 2
@@ -143,8 +141,8 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
     with torch.no_grad():
         for t in range(time):
             earned = rewards[t - 1] if t else torch.zeros(batch, dtype=torch.float64)
-            action, windowed = actor.act(observations[t], earned, None, windowed)
-            recurrent, carried = agent.act(observations[t], earned, None, carried)
+            action, windowed, _ = actor.act(observations[t], earned, windowed)
+            recurrent, carried, _ = agent.act(observations[t], earned, carried)
             if t < window:  # the window still holds the whole episode
                 torch.testing.assert_close(action, recurrent, rtol=0, atol=1e-12)
                 carried = carried._replace(previous_action=action)
@@ -152,7 +150,7 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
                 assert not torch.allclose(action, recurrent, rtol=0, atol=1e-6)
             actions.append(action)
             steps = range(max(0, t - window + 1), t + 1)
-            predicted, _ = agent.predict(
+            predicted, *_ = agent.predict(
                 torch.stack([targets - rewards[:s].sum(0) for s in steps], 1)[..., None],
                 torch.stack([observations[s] for s in steps], 1),
                 torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),

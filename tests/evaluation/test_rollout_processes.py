@@ -235,8 +235,8 @@ def test_prepare_to_act_returns_a_copy_with_the_same_weights_and_actions() -> No
     one = two = agent.initial_state(torch.full((5,), 3600.0))
     with torch.inference_mode():
         for _ in range(10):
-            action, one = agent.act(observation, reward, None, one)
-            other, two = ready.act(observation, reward, None, two)
+            action, one, _ = agent.act(observation, reward, one)
+            other, two, _ = ready.act(observation, reward, two)
             torch.testing.assert_close(action, other, rtol=0, atol=1e-6)
 
 

@@ -14,6 +14,7 @@ import torch
 from run_config import parse_run
 
 from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.backbones import BackboneConfig, register
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.config import from_dict, to_dict
@@ -68,7 +69,9 @@ def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, 
     assert saved.keys() == back.keys()
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.condition.scale == 500
-    assert loaded.agent.condition.cap.tolist() == [np.float32(store.returns_to_go_quantile(0.8, weighted=True).max())]
+    assert (
+        loaded.agent.condition.acting_limit.tolist() == return_to_go_limits(store, 0.8)[0].astype(np.float32).tolist()
+    )
     assert torch.allclose(loaded.agent.encoder.mean, torch.from_numpy(store.observation_mean).float())
 
 
@@ -218,13 +221,13 @@ def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
     state, acted = agent.initial_state(target), []
     with torch.no_grad():
         for t in range(observation.shape[1]):
-            action, state = agent.act(observation[:, t], reward[:, t - 1], None, state)
+            action, state, _ = agent.act(observation[:, t], reward[:, t - 1], state)
             acted.append(action)
         earned = torch.cat([torch.zeros(2, 1), reward[:, :-1].cumsum(1)], dim=1)
         previous = torch.cat([torch.zeros(2, 1, 3), recorded["action"][:, :-1]], dim=1)
         timestep = torch.arange(observation.shape[1]).expand(2, -1)
         asked = (target[:, None] - earned)[..., None]
-        predicted, _ = agent.predict(asked, observation, previous, timestep, timestep == 0)
+        predicted, *_ = agent.predict(asked, observation, previous, timestep, timestep == 0)
     torch.testing.assert_close(torch.stack(acted, dim=1), recorded["action"], rtol=0, atol=1e-6)
     torch.testing.assert_close(predicted, recorded["action"], rtol=0, atol=1e-6)
 

@@ -1,13 +1,12 @@
 """Muon: its updates against singular values and torch's own, the matrices that it trains, and skipped steps."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
 from decision_rnn.backbones import registered_names
 from decision_rnn.config import from_dict
 from decision_rnn.training.muon import Muon, orthogonalize
@@ -83,8 +82,8 @@ def agent_of(backbone: str) -> tuple[DecisionAgent, Trainer[DecisionAgent]]:
     keys = {"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8, "training.optimizer": "muon"}
     config = from_dict(keys, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
-    condition = replace(config.condition, rtg_quantile=None)
-    agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective)
+    condition = ReturnToGoConfig(rtg_quantile=0.0)
+    agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options)
     return agent, Trainer(agent, config.training)
 
 

@@ -48,7 +48,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
     before = torch.cat([torch.zeros_like(action[:, :1]), action[:, :-1]], dim=1)
     observation = torch.from_numpy(episode.observations[:-1])[None]
     with torch.no_grad():
-        predicted, _ = agent.predict(to_go, observation, before, steps, steps == 0)
+        predicted, *_ = agent.predict(to_go, observation, before, steps, steps == 0)
     scaled = agent.action_scale.normalise
     expected = (scaled(predicted) - scaled(action)).square().mean().item()
     lines = read_metrics(tmp_path / "run")

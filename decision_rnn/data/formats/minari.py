@@ -24,14 +24,7 @@ from decision_rnn.data.episode import Episode, as_episodes
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import read_space
 from decision_rnn.data.verification import CacheError, sha256_of
-from decision_rnn.environments.registry import (
-    MissingEnvironmentError,
-    environment_spaces,
-)
-from decision_rnn.environments.registry import (
-    check_id as check_environment_id,
-)
-from decision_rnn.environments.settings import RENDERING_ARGUMENTS, describe_alteration, layouts_of, registered_settings
+from decision_rnn.environments import environments
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_directory
 
@@ -88,10 +81,10 @@ def write_dataset(
     """
     register_namespace(dataset_id)
     specification = {} if environment_id is None else json.loads(EnvSpec(environment_id).to_json()) | (settings or {})
-    if environment_id is not None and describe_alteration(environment_id, settings) is None:
-        with contextlib.suppress(MissingEnvironmentError):
-            spaces = environment_spaces(environment_id)
-            specification |= registered_settings(environment_id)
+    if environment_id is not None and environments.describe_alteration(environment_id, settings) is None:
+        with contextlib.suppress(environments.MissingEnvironmentError):
+            spaces = environments.environment_spaces(environment_id)
+            specification |= environments.registered_settings(environment_id)
             with contextlib.suppress(ValueError):  # it was registered with a class, which JSON cannot name
                 specification = json.loads(gymnasium.spec(environment_id).to_json())
     layouts = [Layout.of_space(space, "values") for space in spaces]
@@ -166,14 +159,14 @@ def environment_of(metadata: dict[str, Any], where: str) -> tuple[str | None, di
         return None, None
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
-        kwargs, unseen = given.get("kwargs") or {}, RENDERING_ARGUMENTS
+        kwargs, unseen = given.get("kwargs") or {}, environments.RENDERING_ARGUMENTS
         arguments = {key: value for key, value in kwargs.items() if key not in unseen}
         settings = {
             "kwargs": arguments,
             **{key: given.get(key) for key in ("max_episode_steps", "additional_wrappers")},
         }
         settings = copy.deepcopy(settings)  # fails if nested too deeply for a checkpoint
-        return check_environment_id(given["id"], where), settings
+        return environments.check_id(given["id"], where), settings
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError):
         raise InputError(f"{where} names no environment: write its env_spec into {METADATA_FILE}") from None
 
@@ -197,7 +190,7 @@ def read_episodes(dataset_id: str) -> Iterator[Episode]:
     Raises InputError if there is no such dataset here, or it cannot be read.
     """
     folder = str(dataset_folder(dataset_id))
-    layouts = layouts_of(spaces_of(dataset_id) or (None, None), folder)
+    layouts = environments.layouts_of(spaces_of(dataset_id) or (None, None), folder)
     yield from as_episodes(_read(dataset_id), folder, layouts)
 
 

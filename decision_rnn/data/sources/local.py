@@ -17,8 +17,14 @@ from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces, read_spaces, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.verification import CacheError
-from decision_rnn.environments.registry import check_id, registered
-from decision_rnn.environments.settings import known_spaces, layouts_of, registered_settings, sizes_of
+from decision_rnn.environments.environments import (
+    check_id,
+    known_spaces,
+    layouts_of,
+    registered,
+    registered_settings,
+    sizes_of,
+)
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 

@@ -1,54 +1,31 @@
 """OGBench's data: its published files, found locally, or made here by its published recipes."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from decision_rnn.data.cache import identify, is_made_of, open_or_make
-from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.episode import Episode, as_episodes
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
+from decision_rnn.data.unfinished import unfinished
+from decision_rnn.environments.environments import layouts_of, make_environment, sizes_of
+from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
-from decision_rnn.environments.ogbench.manipulation import ManipulationRecipe
-from decision_rnn.environments.ogbench.mazes import MazeRecipe
-from decision_rnn.environments.ogbench.recipe import OGBenchRecipe
+from decision_rnn.environments.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
 from decision_rnn.environments.ogbench.rewards import relabelled
-from decision_rnn.environments.registry import open_environments
-from decision_rnn.environments.settings import layouts_of, sizes_of
 from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import bar
 
+PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
 VALIDATION = "-val"
-"""Name suffix of the validation split of a dataset, as of OGBench's file."""
-
-
-def _recipe(task: str, kind: str) -> OGBenchRecipe:
-    settings = {"name": f"ogbench/{task}-{kind}-v0", "environment_id": environment_id(task), "task": task, "kind": kind}
-    if kind == "stitch":
-        return MazeRecipe(**settings, episodes=5_000, length=200)
-    if task == "pointmaze-giant":
-        return MazeRecipe(**settings, episodes=500, length=2_000)
-    if kind == "navigate":
-        return MazeRecipe(**settings, episodes=1_000)
-    episodes = {"cube-triple": 3_000, "puzzle-4x5": 3_000, "cube-quadruple": 5_000, "puzzle-4x6": 5_000}
-    return ManipulationRecipe(**settings, episodes=episodes.get(task, 1_000), version=2 if task == "scene" else 1)
-
-
-RECIPES = {
-    recipe.name: recipe
-    for task in TASKS
-    for recipe in (
-        _recipe(task, kind) for kind in (("navigate", "stitch") if task.startswith("pointmaze") else ("play", "noisy"))
-    )
-}
-"""By name, without validation splits, which have a tenth as many episodes with the next indices."""
+"""What follows the name of a dataset, as that of OGBench's file, for its validation split."""
 
 
 @register_source
@@ -60,13 +37,13 @@ class OGBenchSource(Source):
     pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-{oraclerep,singletask[-taskN]}-v0[-val]"
 
     def names(self) -> list[str]:
-        return list(RECIPES)
+        return [f"ogbench/{name}" for name in RECIPES]
 
     def spec(self, name: str) -> DatasetSpec:
         """Determined by the name; raises InputError, with the nearest name, if there is no such dataset."""
-        recipe, variant = ogbench_recipe(name)
-        task, played = TASKS[recipe.task], f"{recipe.task}{variant}"
-        if variant not in ("", ORACLE):
+        recipe, version = _recipe(name)
+        task, played = TASKS[recipe.task], f"{recipe.task}{version}"
+        if version not in ("", ORACLE):
             means = (
                 "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
                 "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
@@ -85,77 +62,78 @@ class OGBenchSource(Source):
             f"{means}; compare with papers on OGBench's {name[8:].removesuffix(VALIDATION)}, whose data are made by "
             "the same recipe, unless they were read from its file",
             requirements=("ogbench",),
-            spaces=described_spaces(*task_spaces(played)),
+            spaces=described_spaces(*spaces_of(played)),
             tasks=tasks,
         )
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`; without
-        a file, those of its recipe. Variants are computed from the dataset with whole goals, which is opened first."""
-        recipe, variant = ogbench_recipe(name)
-        file = _find(recipe.name) if path is None else Path(os.path.expanduser(path))
+        """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`. Without
+        a file they are made here. Those of a version are read from the store of the task with whole goals, which is
+        made first."""
+        (recipe, version), spec = _recipe(name), self.spec(name)
+        goals = name.replace(version, "")
+        file = _find(goals) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
-        spec, spaces = self.spec(name), task_spaces(f"{recipe.task}{variant}")
-        if file is None and not variant:
-            return open_or_collect(recipe, spec.spaces or {}, progress, ("ogbench",))
-        layouts = layouts_of(spaces, name)
-
-        def write(folder: Path, episodes: Iterable[Episode], source: dict[str, Any]) -> EpisodeStore:
-            return EpisodeStore.write(
-                folder,
-                as_episodes(episodes, name, layouts),
-                environment_id=spec.environment_id,
-                source={**source, "spaces": spec.spaces},
-                sizes=sizes_of(layouts),
-            )
+        layouts = layouts_of(spaces_of(f"{recipe.task}{version}"), name)
+        validation = name.endswith(VALIDATION)
+        made_of: dict[str, Any] = {"version": recipe.version, "episodes": len(episodes_of(recipe, validation))}
 
         def make(folder: Path) -> EpisodeStore:
-            if not variant:
-                assert file is not None
-                return write(folder, read_episodes(file, *TASKS[recipe.task][:2]), {"files": identify([file])})
-            with open_environments(spec.environment_id):  # raises, with a remedy, if the package is missing
-                store = self.open(recipe.name, progress, path)
-                doing = "computing goals" if variant == ORACLE else "computing rewards"
-                episodes = bar(store.read_episodes(), doing, total=store.episodes, show=progress)
-                return write(folder, _converted(episodes, recipe.task, variant), store.manifest["source"])
+            if file is None or version:
+                make_environment(spec.environment_id).close()  # raises, with a remedy, if the package is missing
+            with contextlib.ExitStack() as stack:
+                if version:
+                    store = self.open(goals, progress, path)
+                    doing = "computing goals" if version == ORACLE else "computing rewards"
+                    shown = bar(store.read_episodes(), doing, total=store.episodes, show=progress)
+                    source, episodes = store.manifest["source"], _converted(shown, recipe.task, version)
+                elif file is None:
+                    source = {**made_of, "versions": versions(PACKAGES)}
+                    parts = stack.enter_context(unfinished(name, source))
+                    episodes = collect(recipe, parts, progress, None, validation)
+                else:
+                    source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task][:2])
+                return EpisodeStore.write(
+                    folder,
+                    as_episodes(episodes, name, layouts),
+                    environment_id=spec.environment_id,
+                    source={**source, "spaces": spec.spaces},
+                    sizes=sizes_of(layouts),
+                )
 
-        def is_current(source: dict[str, Any]) -> bool:
-            return is_made_by(recipe, source) if file is None else is_made_of(source["files"], [file])
+        def current(source: dict[str, Any]) -> bool:
+            if file is not None:
+                return is_made_of(source["files"], [file])
+            return "files" in source or made_of.items() <= source.items()
 
-        return open_or_make(name, is_current, make)
+        return open_or_make(name, current, make)
 
 
-def _converted(episodes: Iterable[Episode], task: str, variant: str) -> Iterator[Episode]:
-    """Episodes with whole goals, as those of a variant of their task."""
-    if variant != ORACLE:
-        return relabelled(episodes, task, variant)
+def _converted(episodes: Iterable[Episode], task: str, version: str) -> Iterator[Episode]:
+    """Episodes with whole goals, as those of a version of their task."""
+    if version != ORACLE:
+        return relabelled(episodes, task, version)
     states, entries = TASKS[task].states, oracle_entries(task)
     return (goal_episode(episode.observations[:, :states], episode.actions, entries) for episode in episodes)
 
 
-def ogbench_recipe(name: str) -> tuple[OGBenchRecipe, str]:
-    """The recipe of a dataset with whole goals, and the suffix of the variant in its name: `-oraclerep`,
-    `-singletask-task3` or nothing."""
-    match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
-    variant = match[0] if match else ""
-    training = name.removesuffix(VALIDATION).replace(variant, "")
-    if training not in RECIPES:
+def _recipe(name: str) -> tuple[Recipe, str]:
+    """The recipe of a dataset, and what its name says of its version: `-oraclerep`, `-singletask-task3` or nothing."""
+    version = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
+    said = version[0] if version else ""
+    recipe = RECIPES.get(name.removeprefix("ogbench/").removesuffix(VALIDATION).replace(said, ""))
+    if recipe is None:
+        known = OGBenchSource().names()
         raise InputError(
-            f"unknown dataset {name!r:.100}: {did_you_mean(name, RECIPES)}known are {', '.join(RECIPES)}, and with "
+            f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}, and with "
             f"-singletask or -singletask-task1 to -task5 before -v0, those with rewards, with {ORACLE} there, those "
             f"with goals of only what is to be reached, and with {VALIDATION} behind it, those for validation"
         )
-    recipe = RECIPES[training]
-    if name.endswith(VALIDATION):
-        assert recipe.episodes is not None
-        first, count = recipe.episodes, recipe.episodes // 10
-        recipe = replace(recipe, name=f"{training}{VALIDATION}", first_episode=first, episodes=count)
-    return recipe, variant
+    return recipe, said
 
 
 def _find(name: str) -> Path | None:
-    """The local file of a dataset of this name; None if there is none."""
     folders = (os.environ.get("DECISION_RNN_DATA"), "~/.ogbench/data")
-    places = (Path(folder).expanduser() / f"{name.removeprefix('ogbench/')}.npz" for folder in folders if folder)
+    places = (Path(folder).expanduser() / f"{name[8:]}.npz" for folder in folders if folder)
     return next((file for file in places if file.is_file()), None)

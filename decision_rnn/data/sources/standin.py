@@ -1,32 +1,41 @@
-"""Stand-ins for the D4RL datasets, which are played here on first use."""
+"""Stand-ins for the D4RL datasets: collected here on first use as Minari datasets, which are then converted."""
 
-from itertools import chain
+import itertools
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.cache import open_or_make
-from decision_rnn.data.collect import is_made_by, open_or_collect
+from decision_rnn.data.cache import check_room, discard, open_or_make
+from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec
-from decision_rnn.data.standin.recipes import JOINED, RECIPES, REFERENCE_BUILDS, check_standin
+from decision_rnn.data.standin import collection
+from decision_rnn.data.standin.recipes import JOINED, OURS, RECIPES, check_standin
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.unfinished import unfinished
+from decision_rnn.data.verification import CacheError
+from decision_rnn.environments.environments import environment_spaces
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import warn
+from decision_rnn.utils.machine import cpu_model, versions
+from decision_rnn.utils.messages import bar, warn
+
+BYTES_PER_STEP = 1000  # of the Minari dataset, the larger of the two, for episodes of only 20 steps
 
 
 @register_source
 class StandinSource(Source):
-    """The stand-ins of `standin.recipes`: made on first use, which takes a minute or two and no network.
+    """The stand-ins of `recipes.OURS`: made on first use, which takes a minute or two and no network.
 
-    A medium-expert store holds the medium and the expert set end to end, which are made first. Collecting starts
-    processes: see `collect`.
+    They are collected as Minari datasets (`minari.load_dataset("standin/hopper-medium-v0")`) and read through an
+    EpisodeStore; a medium-expert store holds the medium and the expert set end to end. Data that are corrupt or were
+    made by another recipe are made again, with a line on stderr. Opening raises InputError if a dataset that is not
+    ours has the Minari name. Collecting starts processes: see `collection.collect`.
     """
 
     prefix = "standin"
     pattern = "standin/TASK-LEVEL"
 
     def names(self) -> list[str]:
-        return [f"standin/{name}" for name in REFERENCE_BUILDS]
+        return [f"standin/{name}" for name in OURS]
 
     def spec(self, name: str) -> DatasetSpec:
         """Determined by the name; raises InputError for an unknown name, with the nearest and all known ones."""
@@ -39,45 +48,74 @@ class StandinSource(Source):
         )
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        spec, new = self.spec(name), not self.folder(name).exists()
+        spec = self.spec(name)
         if path is not None:
             raise InputError(
                 f"{name} is collected here and read from no file: leave out --path, or name a d4rl/ dataset"
             )
-        if name in JOINED:
-            store = self._join(name, spec, progress)
-        else:
-            store = open_or_collect(RECIPES[name], spec.spaces or {}, progress)
-        if new:
-            _compare(name, store)
-        return store
+        parts = JOINED.get(name, (name,))
 
-    def _join(self, name: str, spec: DatasetSpec, progress: bool) -> EpisodeStore:
-        """The store of a dataset that is others end to end."""
-        recipes = [RECIPES[part] for part in JOINED[name]]
-
-        def is_current(source: dict[str, Any]) -> bool:
-            return all(map(is_made_by, recipes, source["parts"]))
+        def made_so(source: dict[str, Any]) -> bool:
+            made = [part.get("recipe_fingerprint") for part in source.get("parts", [source])]
+            return made == [RECIPES[part].fingerprint for part in parts]
 
         def make(folder: Path) -> EpisodeStore:
-            stores = [self.open(part, progress, None) for part in JOINED[name]]
-            return EpisodeStore.write(
+            check_room(folder, sum(RECIPES[part].steps for part in parts) * BYTES_PER_STEP)
+            sources = [_collect(self.spec(part), progress) for part in parts]
+            episodes = itertools.chain.from_iterable(minari.read_episodes(source["minari"]) for source in sources)
+            store = EpisodeStore.write(
                 folder,
-                chain.from_iterable(store.read_episodes() for store in stores),
+                bar(episodes, "converting", unit=" episodes", show=progress),
                 environment_id=spec.environment_id,
-                source={"parts": [store.manifest["source"] for store in stores], "spaces": spec.spaces},
+                source=sources[0] if len(sources) == 1 else {"parts": sources},
             )
+            fingerprint, return_mean, length_mean = OURS[name.removeprefix("standin/")]
+            if store.fingerprint != fingerprint:
+                here = store.manifest["statistics"]
+                warn(
+                    f"{name} came out with other bits than in our results (another CPU or other versions): mean return "
+                    f"{here['return_mean']:.0f} ({return_mean:.0f} there), mean length {here['length_mean']:.0f} "
+                    f"({length_mean:.0f} there); compare scores with ours only if these are close"
+                )
+            return store
 
-        return open_or_make(name, is_current, make)
+        return open_or_make(name, made_so, make)
 
 
-def _compare(name: str, store: EpisodeStore) -> None:
-    """Warn if a new store differs from the one that results were made with."""
-    fingerprint, return_mean, length_mean = REFERENCE_BUILDS[name.removeprefix("standin/")]
-    if store.fingerprint != fingerprint:
-        statistics = store.manifest["statistics"]
-        warn(
-            f"{name} differs bit for bit from the reference build (another CPU or other versions): mean return "
-            f"{statistics['return_mean']:.0f} (there {return_mean:.0f}), mean length {statistics['length_mean']:.0f} "
-            f"(there {length_mean:.0f}); compare scores with published ones only if these are close"
+def _collect(spec: DatasetSpec, progress: bool) -> dict[str, Any]:
+    """Collect the Minari dataset of a stand-in unless it is here, by its current recipe; returns what it is made of."""
+    dataset_id, recipe = f"{spec.name}-v0", RECIPES[spec.name]
+    folder = minari.dataset_folder(dataset_id)
+    if folder.exists():
+        try:
+            source = minari.read_source(dataset_id)
+            if source.get("recipe_fingerprint") != recipe.fingerprint:
+                raise CacheError(f"{folder} was made by another recipe", folder)
+            return {"minari": dataset_id, **source}
+        except CacheError as error:
+            discard(folder, error)
+    check_room(folder, recipe.steps * BYTES_PER_STEP)
+    source = {  # everything that the bits of the dataset depend on
+        "recipe": recipe.describe(),
+        "recipe_fingerprint": recipe.fingerprint,
+        "versions": versions(("decision-rnn", "gymnasium", "minari", "mujoco", "numpy")),
+        "cpu": cpu_model(),
+    }
+    with unfinished(spec.name, source) as played:
+        minari.write_dataset(
+            dataset_id,
+            collection.collect(recipe, played, progress),
+            environment_id=recipe.environment_id,
+            spaces=environment_spaces(recipe.environment_id),
+            metadata={
+                "algorithm_name": "SAC, snapshots of its actor, sampled",
+                "author": {"decision_rnn"},
+                "description": "A stand-in for a set of D4RL, collected by decision_rnn; their scores are not "
+                "comparable.",
+                "requirements": ["gymnasium[mujoco]"],
+                "ref_min_score": spec.reference_min,
+                "ref_max_score": spec.reference_max,
+            },
+            source=source,
         )
+    return {"minari": dataset_id, **minari.read_source(dataset_id)}

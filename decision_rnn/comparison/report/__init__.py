@@ -1,0 +1,1 @@
+"""The report of a comparison, as Markdown and as a page: a list of sections, each made by one function."""

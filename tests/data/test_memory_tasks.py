@@ -1,0 +1,299 @@
+"""The environments of data/memory against their rules, and their scripted experts against the known optimum."""
+
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from decision_rnn.environments.environments import (
+    MissingEnvironmentError,
+    environment_spaces,
+    make_environment,
+    time_limit,
+)
+from decision_rnn.environments.memory import balance, dark_key_to_door, recall
+from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, approach
+from decision_rnn.environments.memory.recipes import RECIPES, recipe_of
+from decision_rnn.environments.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze, turn
+from decision_rnn.evaluation.metrics import METRICS
+
+CARDS = [f"{game}{level}" for game in ("RepeatFirst", "RepeatPrevious") for level in ("Easy", "Medium", "Hard")]
+
+
+def popgym(task: str) -> gymnasium.Env:
+    pytest.importorskip("popgym")
+    return make_environment(f"popgym-{task}-v0").unwrapped
+
+
+def played(environment: gymnasium.Env, act: Callable[[], Any], seed: int) -> tuple[list[Any], list[Any], list[float]]:
+    """Observations, actions and rewards of an episode."""
+    observations, actions, rewards, over = [environment.reset(seed=seed)[0]], [], [], False
+    while not over:
+        actions.append(act())
+        observation, reward, terminated, truncated, _ = environment.step(actions[-1])
+        observations.append(observation)
+        rewards.append(reward)
+        over = terminated or truncated
+    return observations, actions, rewards
+
+
+def test_tmaze_follows_the_rules_of_rate() -> None:
+    """Random walks, beside the rules in words: the free places are those of the corridor and its two goals; a move to
+    any other place changes nothing; the goals end the episode, and so does step L + 2."""
+    generator, steps_to = np.random.default_rng(0), {RIGHT: (1, 0), UP: (0, 1), LEFT: (-1, 0), DOWN: (0, -1)}
+    ends = set()
+    for episode in range(300):
+        length = episode % 4 + 1
+        maze = TMaze(length + 2)
+        free = {(x, 0) for x in range(length + 1)} | {(length, 1), (length, -1)}
+        observation, _ = maze.reset(seed=episode)
+        hint, place = observation[1], (0, 0)
+        assert hint in (-1, 1)
+        assert observation[[0, 2]].tolist() == [0, 0]
+        for time in itertools.count(1):
+            action = int(generator.choice(4, p=(0.6, 0.15, 0.1, 0.15)))
+            observation, reward, terminated, truncated, info = maze.step(action)
+            moved = (place[0] + steps_to[action][0], place[1] + steps_to[action][1])
+            place = moved if moved in free else place
+            assert observation[:3].tolist() == [place[1], 0, place == (length, 0)]
+            assert observation[3] in (-1, 0, 1)
+            assert (reward, info, terminated) == (place[1] == hint, {"success": place[1] == hint}, place[1] != 0)
+            assert truncated == (time == length + 2 and not terminated)
+            if terminated or truncated:
+                ends.add((reward, terminated, truncated))
+                break
+    assert ends == {(1.0, True, False), (0.0, True, False), (0.0, False, True)}
+
+
+def test_tmaze_hints_and_noise_are_uniform_and_seeded() -> None:
+    maze = TMaze(30)
+    firsts = np.array([maze.reset(seed=seed)[0] for seed in range(600)])
+    np.testing.assert_allclose(firsts[:, 1].mean(), 0, atol=0.1)
+    np.testing.assert_allclose([(firsts[:, 3] == value).mean() for value in (-1, 0, 1)], 1 / 3, atol=0.06)
+    again = played(maze, lambda: turn(maze), 7)
+    np.testing.assert_array_equal(np.array(played(maze, lambda: turn(maze), 7)[0]), np.array(again[0]))
+    assert len(again[1]) == 29
+
+
+@pytest.mark.parametrize("steps", [3, 30, 9_600])
+def test_tmaze_of_any_length_is_registered_when_asked_for(steps: int) -> None:
+    name = f"decision_rnn/TMaze-{steps}-v0"
+    with make_environment(name) as environment:
+        environment.reset(seed=0)
+        assert time_limit(name) == steps == environment.unwrapped.corridor + 2
+    assert environment_spaces(name) == (TMaze.observation_space, TMaze.action_space)
+
+
+@pytest.mark.parametrize("name", ["decision_rnn/TMaze-2-v0", "decision_rnn/TMaze-09-v0", "decision_rnn/Nothing-v0"])
+def test_unknown_environment_of_ours_is_not_registered(name: str) -> None:
+    with pytest.raises(MissingEnvironmentError, match="there is no environment"):
+        make_environment(name)
+
+
+def test_environment_of_missing_popgym_raises_naming_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "popgym", None)
+    with pytest.raises(MissingEnvironmentError, match=r"popgym-Absent-v0 needs .* popgym.*'decision-rnn\[popgym\]'"):
+        make_environment("popgym-Absent-v0")
+
+
+@pytest.mark.parametrize("environment", [TMaze(9), DarkKeyToDoor(2)])
+def test_environments_keep_to_gymnasiums_interface(environment: gymnasium.Env) -> None:
+    check_env(environment, skip_render_check=True)
+
+
+def test_tmaze_data_have_every_length_and_half_of_the_turns_are_wrong() -> None:
+    recipe = recipe_of("memory/tmaze-7")
+    episodes = [recipe.play(index) for index in range(200)]
+    assert {len(episode.rewards) for episode in episodes} == {2, 3, 4, 5, 6}  # L + 1 steps, with L from 1 to T - 2
+    assert [episode.rewards.sum() for episode in episodes] == [1, 0] * 100
+    assert {tuple(episode.observations[0][:3]) for episode in episodes} == {(0, 1, 0), (0, -1, 0)}
+    for episode in episodes:
+        assert episode.terminated
+        assert episode.actions[:-1].tolist() == [RIGHT] * (len(episode.rewards) - 1)
+        hinted = UP if episode.observations[0][1] == 1 else DOWN
+        assert (episode.actions[-1] == hinted) == (episode.rewards[-1] == 1)
+    same = recipe.play(5)
+    np.testing.assert_array_equal(same.observations, episodes[5].observations)
+
+
+@pytest.mark.parametrize("task", CARDS)
+def test_recall_expert_repeats_what_was_seen_and_earns_all(task: str) -> None:
+    environment = popgym(task)
+    expert = recall.repeat_first if "First" in task else recall.repeat_previous
+    seen, actions, rewards = played(environment, lambda: expert(environment), seed=3)
+    assert sum(rewards) == pytest.approx(1)
+    if "First" in task:
+        assert actions == [seen[0]] * len(actions)
+    else:
+        k = {"Easy": 4, "Medium": 32, "Hard": 64}[task.removeprefix("RepeatPrevious")]
+        assert actions[k - 1 :] == seen[: len(actions) - k + 1]
+
+
+@pytest.mark.parametrize(("k", "level"), [(4, "Easy"), (32, "Medium"), (64, "Hard")])
+def test_repeat_previous_of_any_k_is_that_of_popgyms_levels_at_theirs(k: int, level: str) -> None:
+    ours, theirs = recipe_of(f"memory/repeat-previous-{k}"), recipe_of(f"memory/repeat-previous-{level.lower()}")
+    pytest.importorskip("popgym")
+    np.testing.assert_array_equal(ours.play(1).observations, theirs.play(1).observations)
+    np.testing.assert_array_equal(ours.play(1).rewards, theirs.play(1).rewards)
+    assert (ours.references, ours.target_returns) == (theirs.references, theirs.target_returns)
+
+
+@pytest.mark.parametrize("k", [1, 2, 53])
+def test_repeat_previous_expert_says_the_kth_last_card_of_any_k(k: int) -> None:
+    pytest.importorskip("popgym")
+    recipe = recipe_of(f"memory/repeat-previous-{k}")
+    assert environment_spaces(recipe.environment_id) == (recipe.observation_space, recipe.action_space)
+    episode = recipe.play(0)
+    assert episode.rewards.sum() == pytest.approx(1)
+    assert len(episode.actions) >= k + 49
+    assert episode.actions[k - 1 :].tolist() == episode.observations[: len(episode.actions) - k + 1].tolist()
+
+
+def linearised(environment: gymnasium.Env, upright: np.ndarray, action: Any) -> tuple[np.ndarray, np.ndarray]:
+    """State matrix and successor of the upright state, by differences of the environment's own steps."""
+
+    def after(state: np.ndarray) -> np.ndarray:
+        environment.state = state
+        environment.step(action)
+        return np.array(environment.state)
+
+    small = 1e-5
+    axes = np.eye(len(upright)) * small
+    columns = [(after(upright + axis) - after(upright - axis)) / (2 * small) for axis in axes]
+    return np.stack(columns, axis=1), after(upright)
+
+
+@pytest.mark.parametrize(
+    ("name", "gains", "unit"),
+    [("CartPole-v1", balance.cartpole_gains, (1, 10.0)), ("Pendulum-v1", balance.pendulum_gains, (np.ones(1), 1.0))],
+)
+def test_regulator_stabilises_the_environments_own_dynamics(
+    name: str, gains: Callable[[], list[float]], unit: tuple[Any, float]
+) -> None:
+    environment = gymnasium.make(name).unwrapped
+    environment.reset(seed=0)
+    action, force = unit
+    a, pushed = linearised(environment, np.zeros(len(gains())), action)
+    closed = a - np.outer(pushed / force, gains())
+    assert np.abs(np.linalg.eigvals(a)).max() > 1
+    assert np.abs(np.linalg.eigvals(closed)).max() < 1
+
+
+@pytest.mark.parametrize(("level", "steps"), [("Easy", 200), ("Medium", 400), ("Hard", 600)])
+def test_cartpole_expert_never_falls(level: str, steps: int) -> None:
+    environment = popgym(f"PositionOnlyCartPole{level}")
+    for seed in range(3):
+        _, _, rewards = played(environment, lambda: balance.cartpole(environment), seed)
+        assert len(rewards) == steps
+        assert sum(rewards) == pytest.approx(1)
+
+
+def test_pendulum_expert_is_upright_at_the_end_from_everywhere() -> None:
+    environment = popgym("PositionOnlyPendulumHard")
+    returns = []
+    for seed in range(12):
+        seen, _, rewards = played(environment, lambda: balance.pendulum(environment), seed)
+        returns.append(sum(rewards))
+        assert seen[-1][0] > 0.99  # the cosine of the angle
+    assert np.mean(returns) > 0.75  # at random 0.25; the best mean is 0.83
+
+
+def test_dark_key_to_door_follows_its_rules() -> None:
+    """Random walks in small boxes around key and door, beside a bookkeeping of our own."""
+    key, door = (4, 4), (4, 5)
+    room, generator = DarkKeyToDoor(3, (key, door)), np.random.default_rng(0)
+    steps = {0: (0, 0), 1: (-1, 0), 2: (0, 1), 3: (1, 0), 4: (0, -1)}
+    observation, _ = room.reset(seed=0)
+    assert observation[2:].tolist() == [0, 1]
+    total, returns, found = 0.0, [], set()
+    for time in range(150):
+        if time % 50 == 0:
+            place, had_key, opened, earned = tuple(observation[:2]), False, False, 0
+        action = approach(room) if time % 7 else int(generator.integers(5))
+        place = tuple(min(max(at + by, 0), 8) for at, by in zip(place, steps[action], strict=True))
+        taken, reached = place == key and not had_key, place == door and had_key and not opened
+        had_key, opened, earned = had_key or taken, opened or reached, earned + taken + reached
+        observation, reward, terminated, truncated, info = room.step(action)
+        total += reward
+        assert reward == (taken or reached) / 3
+        assert (observation[2], terminated, truncated) == (taken or reached, False, time == 149)
+        if time % 50 == 49:
+            assert observation[3] == 1
+            assert info == {"episode_return": earned}
+            returns.append(earned)
+        else:
+            assert observation[[0, 1, 3]].tolist() == [*place, 0]
+            assert info == {}
+        found.add((taken, reached))
+    assert len(found) == 3
+    assert total == pytest.approx(np.mean(returns))
+
+
+def test_dark_key_to_door_evaluates_on_tasks_that_are_not_in_the_data() -> None:
+    tasks = dark_key_to_door.tasks()
+    assert len(set(tasks)) == len(tasks) == 81 * 80
+    assert tasks[0] == ((8, 8), (1, 2))  # the same on every machine and in every version
+    room, met = DarkKeyToDoor(), set()
+    assert time_limit("decision_rnn/DarkKeyToDoor-v0") == 50 * room.episodes  # or episodes would be cut as in the data
+    for seed in range(300):
+        room.reset(seed=seed)
+        met.add((room.key, room.door))
+    assert len(met) > 250
+    assert not met & set(tasks[:500])
+
+
+def test_dark_key_to_door_data_go_from_random_actions_to_the_optimum() -> None:
+    recipe = recipe_of("memory/dark-key-to-door")
+    histories = [recipe.play(index) for index in range(4)]
+    for history in histories:
+        episodes = len(history.rewards) / 50
+        assert 50 <= episodes <= 100
+        returns = (history.rewards * episodes).reshape(-1, 50).sum(1)
+        assert (returns[-5:] == 2).all()  # without noise
+    first, last = (np.concatenate([h.actions[part] for h in histories]) for part in (slice(100), slice(-100, None)))
+    assert np.bincount(first, minlength=5).min() > 40  # of 80: uniform
+    assert np.mean(last == 0) > 0.5  # the door is open, and the agent stays
+
+
+def test_scripted_room_expert_earns_all_from_everywhere() -> None:
+    room = DarkKeyToDoor(100)
+    for seed in range(3):
+        assert sum(played(room, lambda: approach(room), seed)[2]) == pytest.approx(2)
+
+
+def test_last_episodes_is_the_mean_return_of_the_last_ten_inner_episodes() -> None:
+    """Of twelve, the first four by the expert, the rest by an agent that stays where it is."""
+    room, metric = DarkKeyToDoor(12), METRICS["last_episodes"]()
+    room.reset(seed=0)
+    for time in range(12 * 50):
+        action = approach(room) if time < 4 * 50 else 0
+        observation, *rest = room.step(action)
+        value = metric.step(action, observation, *rest)
+        if time < 4 * 50:
+            assert value == (2 if time >= 49 else 0)
+    assert value == pytest.approx(2 * 2 / 10)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_say_the_spaces_of_their_environments(name: str) -> None:
+    recipe = RECIPES[name]
+    if recipe.environment_id.startswith("popgym"):
+        pytest.importorskip("popgym")
+    observations, actions = environment_spaces(recipe.environment_id)
+    assert (recipe.observation_space, recipe.action_space) == (observations, actions)
+
+
+@pytest.mark.parametrize("name", ["position-only-cartpole-easy", "position-only-pendulum-easy", "repeat-previous-easy"])
+def test_popgym_data_are_half_expert_and_half_noisy(name: str) -> None:
+    pytest.importorskip("popgym")
+    recipe = RECIPES[f"memory/{name}"]
+    returns = np.array([recipe.play(index).rewards.sum() for index in range(30)])
+    again = recipe.play(1)
+    np.testing.assert_array_equal(again.actions, recipe.play(1).actions)
+    assert returns[::2].mean() > returns[1::2].mean() + 0.2
+    assert np.std(returns[1::2]) > 0.1
