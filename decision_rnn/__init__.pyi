@@ -15,13 +15,12 @@ from .backbones import FadingConfig as FadingConfig
 from .backbones import SequenceMixer as SequenceMixer
 from .backbones import register_backbone as register_backbone
 from .backbones.ops.recurrence import linear_recurrence as linear_recurrence
-from .comparison.comparing import compare as compare
-from .comparison.record import read_comparison as read_comparison
-from .data.cache import open_or_make as open_or_make
-from .data.catalog import Dataset as Dataset
-from .data.catalog import open_dataset as open_dataset
-from .data.datasets import import_log as import_log
-from .data.datasets import merge_datasets as merge_datasets
+from .comparison.compare import compare as compare
+from .comparison.results import read_comparison as read_comparison
+from .data.dataset import Dataset as Dataset
+from .data.dataset import import_log as import_log
+from .data.dataset import merge_datasets as merge_datasets
+from .data.dataset import open_dataset as open_dataset
 from .data.episode import Episode as Episode
 from .data.sources import Source as Source
 from .data.sources import register_source as register_source
@@ -29,6 +28,7 @@ from .data.sources.local import remove_dataset as remove_dataset
 from .data.sources.local import write_store as write_store
 from .data.spec import DatasetSpec as DatasetSpec
 from .data.store import EpisodeStore as EpisodeStore
+from .data.store import open_or_make as open_or_make
 from .data.stream import StepStream as StepStream
 from .environments.environments import play_episodes as play_episodes
 from .evaluation.environment_actor import EnvironmentActor as EnvironmentActor

@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
-from results_folder import Made, table, write_report
+from results_folder import Made, save_figure, table, write_report
 from scipy import stats
 
 from decision_rnn.evaluation.aggregate import (
@@ -35,7 +35,6 @@ from decision_rnn.evaluation.statistics import (
     holm,
 )
 from decision_rnn.utils.files import write_atomically
-from decision_rnn.utils.plots import save_figure
 
 RESULTS = ALL_RESULTS / "statistics"
 SEED = 0

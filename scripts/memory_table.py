@@ -53,7 +53,7 @@ def write_csv(accuracy: Accuracy, path: Path) -> None:
 def read_csv(path: Path) -> Accuracy:
     """Read what `write_csv` wrote."""
     accuracy: Accuracy = {}
-    with path.open() as file:
+    with path.store as file:
         for row in csv.DictReader(file):
             values = accuracy.setdefault(row["backbone"], {}).setdefault(int(row["steps"]), [])
             values.append(float(row["accuracy_percent"]))

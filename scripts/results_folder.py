@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from decision_rnn.comparison.record import Trial
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.utils.files import write_atomically
@@ -96,3 +98,9 @@ def write_report(path: Path, text: str, made: Made) -> None:
     """Write a Markdown report that ends with what made it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, f"{text.rstrip()}\n\n{made}\n".encode())
+
+
+def save_figure(figure: Figure, path: Path, dpi: int = 150) -> None:
+    """Write a figure to a file, whose folder is created."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=dpi)

@@ -100,7 +100,7 @@ def main() -> None:
     rows, observations, returns = [], [], {}
     for name in REFERENCE["datasets"]:
         dataset = open_dataset(name)
-        store = dataset.open()
+        store = dataset.store
         returns[name], reference = store.episode_returns, REFERENCE["datasets"][name]
         values = {key: beside(value, reference.get(key)) for key, value in statistics(store).items()}
         rows.append([name, *values.values(), f"{float(dataset.spec.normalised(returns[name].mean())):.1f}"])

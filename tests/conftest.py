@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from small_cli import NAME, STEPS
 
 from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
-from decision_rnn.data.catalog import Dataset
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.episode import Episode
+from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.checkpoint import TrainedAgent
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
@@ -167,9 +168,21 @@ def pendulum() -> Callable[..., TrainedAgent]:
             agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_limit=cap),
             config.condition_options,
         )
-        spec = DatasetSpec("local/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
         returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}
-        data = DataSummary.from_spec(spec, fingerprint="f" * 64, notes=("some note",), **returns)
+        data = DatasetSpec(
+            name="local/pendulum",
+            environment_id="Pendulum-v1",
+            reference_min=-1600.0,
+            reference_max=-150.0,
+            score_meaning="0 is a random policy, 100 an expert",
+            comparable="ours",
+            target_returns=(-200.0, -400.0),
+            return_scale=1000.0,
+            spaces=described_spaces(Box(-np.inf, np.inf, (3,)), Box(-2.0, 2.0, (1,))),
+            fingerprint="f" * 64,
+            notes=("some note",),
+            **returns,
+        )
         return TrainedAgent(agent.eval(), config, data, 10, 1.25)
 
     return make

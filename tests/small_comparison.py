@@ -27,7 +27,8 @@ class Inline:
         for number, task in enumerate(tasks):
             self.started.append(task.folder.name)
             try:
-                words = [*task.write(), "--processes", "1"]
+                words = [*task.write_config(), "--processes", "1"]
+                task.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 yield number, f"cannot write {task.folder}: {error.strerror}"
                 continue

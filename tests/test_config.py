@@ -45,7 +45,7 @@ def test_command_line_sets_options_of_every_config_section() -> None:
         ("3000,2000", (3000.0, 2000.0)),
         ("[3000, 2000]", (3000.0, 2000.0)),
         ("1e3", (1000.0,)),
-        ("1.5e3,best", (1500.0, float("inf"))),
+        ("1.5e3,auto", (1500.0, float("inf"))),
         ("-300,-200", (-300.0, -200.0)),
     ],
 )
@@ -78,7 +78,7 @@ def test_every_configuration_survives_replace() -> None:
     assert replace(training, learning_rate=0.1).peak_learning_rate == 0.1
     config = from_dict({"dataset": "x"})
     longer = replace(
-        config, training=replace(config.training, context=60), backbone=replace(config.backbone, memory=60)
+        config, training=replace(config.training, context=60), backbone=replace(config.backbone, init_half_life=60)
     )
     assert longer.tbptt_segments == 50
     assert replace(longer, training=replace(longer.training, context=61)).tbptt_segments == 1
@@ -110,7 +110,8 @@ def test_saved_configuration_keeps_what_was_left_open() -> None:
 
 def test_command_line_overrides_config_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text("dataset: hopper-medium\nbackbone: {name: lru, memory: 80}\ntraining: {steps: 5, context: 7}\n")
+    backbone, training = "{name: lru, init_half_life: 80}", "{steps: 5, context: 7}"
+    file.write_text(f"dataset: hopper-medium\nbackbone: {backbone}\ntraining: {training}\n")
     config = parse("--config", str(file), "--training.steps", "6")
     assert (config.backbone.name, config.backbone.init_half_life) == ("lru", 80)
     assert (config.training.steps, config.training.context) == (6, 7)

@@ -246,7 +246,7 @@ READ = """
 import decision_rnn
 
 for row in decision_rnn.read_comparison("compared").table():
-    print(row["variant"], row["target_return"], row["score"], row["verdict"])
+    print(row["variant"], row["target_return"], row["score"], row["significant"])
 """
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, announce_standin, parse_as
-from decision_rnn.comparison import comparing
-from decision_rnn.comparison.compare import compare, list_commands
+from decision_rnn.comparison.compare import OPTIONS, compare, list_commands, make_plan, run_plan
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import LOG
 from decision_rnn.config import flatten, overlay
@@ -22,9 +21,9 @@ def run(arguments: Sequence[str]) -> int:
     if prints_commands:
         print("\n".join(list_commands(plan)))
         return 0
-    comparison = compare(plan, shlex.join([*PROGRAM.split(), *arguments]))
+    comparison = run_plan(plan, shlex.join([*PROGRAM.split(), *arguments]))
     print(comparison)
-    print(f"written to {plan.folder}: comparison.json, episodes.csv and comparison.md")
+    print(f"written to {plan.folder}: comparison.json, comparison.md and scores.svg")
     if comparison.failed:
         logs = ", ".join(str(plan.folder / failure.run / LOG) for failure in comparison.failed[:3])
         print(f"{len(comparison.failed)} of the runs failed, see {logs}. The same command trains them again.")
@@ -51,16 +50,16 @@ def plan_of(arguments: Sequence[str]) -> tuple[Plan, bool]:
             else keys
             for label, keys in variants.items()
         }
-    given = {name: value for name in comparing.OPTIONS if (value := getattr(command, name)) is not None}
-    return comparing.plan(options | given, str(command.config or PROGRAM)), command.print_commands
+    given = {name: value for name in OPTIONS if (value := getattr(command, name)) is not None}
+    return make_plan(options | given, str(command.config or PROGRAM)), command.print_commands
 
 
 def parser() -> CommandParser:
     parser = CommandParser(PROGRAM, "Train and evaluate variants on datasets with several seeds.", takes_run=True)
     text = "the datasets' names with commas between them, such as standin/hopper-medium,standin/walker2d-medium"
     parser.add_argument("dataset", nargs="?", help=text)
-    for name, option in options_of(comparing.compare).items():
-        if name in comparing.OPTIONS:  # without defaults, since a file's values take their place
+    for name, option in options_of(compare).items():
+        if name in OPTIONS:  # without defaults, since a file's values take their place
             default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
             text = option.help if default is None else f"{option.help} (default: {default})"
             kind = Path if name == "output" else str if name in ("backbones", "controls") else option.hint

@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    text = 'For example: eval "$(decision-rnn completion bash)" in ~/.bashrc'
-    parser = CommandParser("decision-rnn completion", f"Print a completion script. {text}")
+    text = 'Print a completion script, such as for eval "$(decision-rnn completion bash)" in ~/.bashrc.'
+    parser = CommandParser("decision-rnn completion", text)
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     return parser

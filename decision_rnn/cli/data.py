@@ -7,21 +7,17 @@ from pathlib import Path
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from decision_rnn.cli.parser import CommandParser, announce_standin, parse_as
-from decision_rnn.data.cache import bytes_per_step, check_room
-from decision_rnn.data.catalog import names, open_dataset
-from decision_rnn.data.datasets import import_log, merge_datasets
+from decision_rnn.data.cache import CacheError, check_room
+from decision_rnn.data.dataset import Dataset, dataset_names, import_log, is_ready, merge_datasets, open_dataset
 from decision_rnn.data.formats import d4rl, minari, ogbench
-from decision_rnn.data.info import format_info
+from decision_rnn.data.info import format_info, plot_returns
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
-from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.verification import CacheError
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import check_destination, check_folder
 from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
-from decision_rnn.utils.plots import plot_returns
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -74,9 +70,9 @@ def _add_import(parser: CommandParser) -> None:
 
 
 def _list(command: Namespace) -> None:
-    for name in names():
+    for name in dataset_names():
         try:
-            state = "ready" if open_dataset(name).ready else ""
+            state = "ready" if is_ready(name) else ""
         except OSError as error:
             state = f"cannot be read: {error.strerror}"
         print(f"{name:<45} {state}".rstrip())
@@ -86,20 +82,21 @@ def _list(command: Namespace) -> None:
 def _info(command: Namespace) -> None:
     if command.plot:
         check_destination(command.plot)  # before the dataset is opened, which may take minutes
-    store = _open(command)
-    print(format_info(open_dataset(command.dataset, command.path, command.partial).spec, store))
+    dataset = _open(command)
+    print(format_info(dataset))
     if command.plot:
-        plot_returns(store.name, store.episode_returns, store.episode_lengths, command.plot)
+        store = dataset.store
+        plot_returns(dataset.name, store.episode_returns, store.episode_lengths, command.plot)
         print(f"\ndrawn in {command.plot}")
 
 
 def _make(command: Namespace) -> None:
-    store = _open(command)
+    store = _open(command).store
     print(f"{_size(store)} in {store.path}")
 
 
 def _verify(command: Namespace) -> None:
-    store = _open(command)
+    store = _open(command).store
     try:
         store.verify()
     except CacheError as error:
@@ -109,7 +106,7 @@ def _verify(command: Namespace) -> None:
 
 
 def _export(command: Namespace) -> None:
-    dataset, to_minari = open_dataset(command.dataset, command.path, command.partial), command.format == "minari"
+    to_minari = command.format == "minari"
     try:
         if to_minari:
             minari.check_id(command.output)
@@ -117,27 +114,15 @@ def _export(command: Namespace) -> None:
         if path.exists():
             raise InputError(f"{path} exists: remove it, or name another --output")
         check_folder(path.parent)
-        store, spec = dataset.open(), dataset.spec
-        check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
+        dataset = open_dataset(command.dataset, command.path, command.partial)
+        store = dataset.store
+        check_room(path, 3 * store.steps * store.file.strides[0])
         if command.format == "d4rl":
-            d4rl.write_file(path, store)
+            d4rl.write_d4rl(path, store)
         elif command.format == "ogbench":
-            ogbench.write_file(path, store)
+            ogbench.write_ogbench(path, store)
         else:
-            minari.write_dataset(
-                command.output,
-                store.read_episodes(),
-                environment_id=store.environment_id,
-                spaces=spaces_of(store),
-                settings=spec.environment_settings,
-                metadata={
-                    **({"requirements": list(spec.requirements)} if spec.requirements else {}),
-                    "description": f"{spec.name}, exported by decision_rnn: {spec.comparable}",
-                    "ref_min_score": spec.reference_min,
-                    "ref_max_score": spec.reference_max,
-                },
-                source={"dataset": spec.name, "fingerprint": store.fingerprint},
-            )
+            minari.write_minari(command.output, store, dataset.spec)
     except OSError as error:
         raise cannot_write(command.output, error) from None
     print(f"{_size(store)} written to {path}")
@@ -156,13 +141,13 @@ def _import(command: Namespace) -> None:
         action_space=space,
         missing=command.missing,
         append=command.append,
-    ).open()
+    ).store
     returns = store.episode_returns
     print(f"{command.name}: {_size(store)}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}")
 
 
 def _merge(command: Namespace) -> None:
-    store = merge_datasets(command.dataset, command.datasets).open()
+    store = merge_datasets(command.dataset, command.datasets).store
     print(f"{_size(store)} in {store.path}")
 
 
@@ -171,13 +156,13 @@ def _remove(command: Namespace) -> None:
     print(f"{command.dataset} is removed")
 
 
-def _open(command: Namespace) -> EpisodeStore:
+def _open(command: Namespace) -> Dataset:
     announce_standin(command.dataset)
-    return open_dataset(command.dataset, command.path, command.partial).open()
+    return open_dataset(command.dataset, command.path, command.partial)
 
 
 def _size(store: EpisodeStore) -> str:
-    return f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')}"
+    return f"{counted(len(store), 'episode')}, {counted(store.steps, 'step')}"
 
 
 COLUMNS = {

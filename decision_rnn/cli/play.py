@@ -29,6 +29,8 @@ def run(arguments: Sequence[str]) -> None:
         return _in_browser(command)
     if command.output is not None or len(command.agents) > 1:
         raise InputError("--output and several agents need --browser")
+    if command.video is not None and command.video.suffix != ".mp4":
+        raise InputError(f"--video {command.video} must end in .mp4")
     (name,) = command.agents
     trained, _ = load_subject(name)
     spec, settings, target = trained.provenance, trained.config.evaluation, command.target_return

@@ -16,8 +16,8 @@ def run(arguments: Sequence[str]) -> None:
     policy: Any = command.agent or import_callable(command.policy, "--policy")
     settings = ("episodes", "steps", "seed", "append", "max_episode_steps", "target_return")
     options = {name: getattr(command, name) for name in settings}
-    store = record(policy, command.environment, command.output, **options).open()
-    size, returns = f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
+    store = record(policy, command.environment, command.output, **options).store
+    size, returns = f"{counted(store.num_episodes, 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
     print(f"{command.output}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}")
 
 

@@ -1,34 +1,165 @@
-"""Running a comparison: an executor trains the runs that are missing, then all results are collected and written."""
+"""Comparing variants over datasets and seeds: plan, train what is missing, collect and write results."""
 
 import contextlib
-import csv
-import io
-import json
+import inspect
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
-from decision_rnn.comparison.executors import EXECUTORS, Executor
+from decision_rnn.comparison.executors import Executor, LocalExecutor, RayExecutor
 from decision_rnn.comparison.plan import Plan, PlannedTrial
-from decision_rnn.comparison.record import EPISODE_COLUMNS, ComparedVariant, Comparison, Failure, read_comparison
-from decision_rnn.config import to_dict
+from decision_rnn.comparison.record import ComparedVariant, Failure
+from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
+from decision_rnn.comparison.variants import CONTROLS, make_variants
+from decision_rnn.config import RunConfig, flatten, option_names, to_dict
+from decision_rnn.data.dataset import as_dataset
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.training.configuration import output_folder, plain, run_keys
 from decision_rnn.training.run_files import checkpoints_of
 from decision_rnn.training.run_folder import read_metrics
-from decision_rnn.utils.errors import InputError, cannot_write
-from decision_rnn.utils.files import working_alone, write_atomically
-from decision_rnn.utils.messages import bar, counted, tell, warn
-from decision_rnn.utils.records import spelt
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import working_alone
+from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
+from decision_rnn.utils.parsing import convert, options_of, split_names, suggest
+from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 
-
-def make_executor(plan: Plan, runs: int) -> Executor:
-    """The executor that a plan names, for that number of runs."""
-    jobs = min(available_cores(), runs) if plan.executor == "local" else None
-    return EXECUTORS[plan.executor](plan.jobs or jobs, plan.ray_address)
+DEFAULT_BACKBONES = ("mingru", "minlstm", "lru", "transformer")
+OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "ray_address", "output")
+"""Options of a comparison, which are no keys of a run."""
 
 
-def compare(plan: Plan, command: str, executor: Executor | None = None) -> Comparison:
+def compare(
+    datasets: Any,
+    backbones: str | Sequence[str] | None = None,
+    *,
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
+    controls: str | Sequence[str] = CONTROLS,
+    seeds: int | Sequence[int] = 3,
+    steps: int | None = None,
+    output: Path | str | None = None,
+    checkpoint_episodes: int = 20,
+    jobs: int | None = None,
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    environment_id: str | None = None,
+    progress: bool = True,
+    plugins: Sequence[str] = (),
+    **config: Any,
+) -> Comparison:
+    """Train and evaluate variants on datasets with several seeds; `decision-rnn compare` does the same.
+
+    Runs are made in separate processes: whatever a notebook registers must be in a module named in `plugins`. If
+    interrupted and called again, it continues without repeating finished runs. Where data have no environment,
+    `validation="local/held-out"` names episodes on which losses are compared.
+
+    Args:
+        datasets: A dataset as `train` takes it, episodes in memory included, or a list of datasets.
+        backbones: Names, each a variant; if left out, mingru, minlstm, lru and transformer, or none if variants are
+            given.
+        variants: The keys of each variant, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
+            `name` is its name in tables.
+        controls: What to compare them with: bc (behaviour cloning), bc-10% (of the best tenth of the episodes), bc-mlp
+            (by an MLP), mlp and conv, with the settings of the first variant, or none.
+        seeds: The number of seeds of every variant on every dataset, starting from `seed`, or a list of seeds.
+        steps: Optimiser steps of every run; 2,000 if left out.
+        output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
+        checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.
+        jobs: Number of concurrent runs; one per core if left out.
+        executor: Where to run: on this machine (local) or on a Ray cluster (ray).
+        ray_address: The address of a running cluster; if left out, one is started on this machine.
+        environment_id: For episodes in memory: the Gymnasium id of their environment.
+        progress: Whether to show a progress bar and a line for each finished run.
+        plugins: Modules to import first, here and in the runs.
+        config: Any other key of a run, shared by all variants, as `train` takes it.
+
+    Returns:
+        The comparison: `print(comparison)` shows its tables, `.to_dataframe()` has a row for every variant and target,
+        `.trials` are the runs with every episode's return, `.failed` those that failed, which do not stop the others.
+
+    Raises:
+        InputError: If an argument is invalid, or a run impossible as it is configured, before the first run.
+
+    Example:
+        >>> comparison = decision_rnn.compare(
+        ...     "local/swing",
+        ...     ["mingru", "lru"],
+        ...     controls=[],
+        ...     seeds=1,
+        ...     steps=10,
+        ...     output="compared",
+        ...     checkpoint_episodes=0,
+        ...     progress=False,
+        ...     backbone={"width": 16, "layers": 1},
+        ...     evaluation={"episodes": 1},
+        ... )
+        >>> [(run.variant, run.seed, len(run.targets[0].returns)) for run in comparison.trials]
+        [('mingru', 0, 1), ('lru', 0, 1)]
+    """
+    arguments = {name: value for name, value in locals().items() if name != "config"} | config
+    import_plugins(plugins)
+    part = config.get("path"), config.get("partial", "keep")
+    opened = [as_dataset(data, environment_id, *part) for data in _listed(datasets)]
+    if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
+        raise InputError("compare(): the datasets differ in path or partial, which all runs share")
+    keys = run_keys(config, steps, "compare()") | {"datasets": [dataset.name for dataset in opened]}
+    if opened:
+        keys |= {"path": plain(opened[0].path), "partial": opened[0].partial}
+    arguments |= {name: keys[name] for name in ("datasets", "path", "partial") if name in keys}
+    keys |= {name: plain(arguments[name]) for name in (*OPTIONS, "plugins", "variants")}
+    with quiet(not progress):
+        return run_plan(make_plan(keys, "compare()"), _call(arguments))
+
+
+def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
+    """The plan of a comparison.
+
+    Args:
+        keys: Keys of a run, which all variants share, the `OPTIONS`, `variants`, with keys of a run by label, and
+            `datasets` or `dataset`, names.
+        source: Where they come from, for messages.
+
+    Raises:
+        InputError: If a key is invalid.
+    """
+    shared, known = dict(keys), options_of(compare)
+    options: dict[str, Any] = {name: known[name].default for name in OPTIONS}
+    for name in OPTIONS:
+        if (value := shared.pop(name, None)) is not None:
+            options[name] = (
+                output_folder(value) if name == "output" else convert(value, known[name].hint, f"{source}: {name}")
+            )
+    own = shared.pop("variants", None) or {}
+    if not isinstance(own, Mapping) or not all(isinstance(keys, Mapping) for keys in own.values()):
+        raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
+    for key in shared:
+        if "." not in key and key not in (*options_of(RunConfig), "datasets"):
+            hint = suggest(key, (*option_names({}), *OPTIONS, "datasets", "variants"))
+            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`decision-rnn compare --help` lists the keys")
+    if "datasets" in shared and "dataset" in shared:
+        raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
+    datasets = _names(shared.pop("datasets", None) or shared.pop("dataset", None) or ())
+    backbones, controls = options.pop("backbones"), _names(options.pop("controls"))
+    named = {str(label): dict(keys) for label, keys in own.items()}
+    names = {label: str(keys.pop("name")) for label, keys in named.items() if "name" in keys}
+    variants = make_variants(
+        {
+            "evaluation.checkpoint_episodes": options.pop("checkpoint_episodes"),
+            **flatten(shared),
+            "dataset": datasets[0] if datasets else "",
+        },
+        {label: flatten(keys) for label, keys in named.items()},
+        _names(() if own else DEFAULT_BACKBONES) if backbones is None else _names(backbones),
+        () if controls == ["none"] else controls,
+        source,
+    )
+    variants = tuple(replace(variant, name=names.get(variant.label, variant.name)) for variant in variants)
+    return Plan(variants=variants, datasets=tuple(datasets), **options)
+
+
+def run_plan(plan: Plan, command: str, executor: Executor | None = None) -> Comparison:
     """Train the missing runs of a comparison, collect all results and write them.
 
     If it is killed and started again, finished runs are not repeated and an interrupted run resumes from its last
@@ -40,27 +171,25 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
         executor: Trains the runs; if left out, the plan's.
 
     Raises:
-        InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
-            the folder holds a comparison with runs that this one lacks, or no run is possible for another reason.
+        InputError: If another process is running the comparison, a run's folder holds a run of another configuration or
+            of other data, or the folder's comparison has runs that this one lacks.
     """
     with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
         _check_folder(plan.folder, planned)
-        for trial in planned:
-            trial.check_unchanged()
-        trials = {each.run: each.collect() for each in planned}
-        pending = [each for each in planned if trials[each.run] is None]
+        trials = {run.run: run.collect() for run in planned}
+        pending = [run for run in planned if trials[run.run] is None]
         executor = executor or make_executor(plan, len(planned))
         counts = (len(plan.variants), "variant"), (len(datasets), "dataset"), (len(plan.seed_numbers), "seed")
-        sizes = f"{' x '.join(counted(*each) for each in counts)}: {counted(len(planned), 'run')}"
+        sizes = f"{' x '.join(counted(*count) for count in counts)}: {counted(len(planned), 'run')}"
         done = len(planned) - len(pending)
         tell(f"{sizes}, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
         faults = _train(pending, executor)
-        trials |= {each.run: each.collect() for each in pending if each.run not in faults}
-        for each in planned:
-            if trials[each.run] is None:
-                faults.setdefault(each.run, f"it has no result on data of fingerprint {each.data.fingerprint[:12]}")
-        first, settings = plan.datasets[0], planned[0].config.evaluation
+        trials |= {run.run: run.collect() for run in pending if run.run not in faults}
+        for run in planned:
+            if trials[run.run] is None:
+                faults.setdefault(run.run, f"no result on data of fingerprint {run.data.fingerprint[:12]}")
+        settings = planned[0].config.evaluation
         comparison = Comparison(
             command=command,
             seeds=tuple(plan.seed_numbers),
@@ -68,14 +197,21 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
             checkpoint_episodes=settings.checkpoint_episodes,
             datasets=datasets,
             variants=tuple(
-                ComparedVariant(label=of.label, control=of.control, config=to_dict(replace(of.config, dataset=first)))
-                for of in plan.variants
+                ComparedVariant(
+                    label=variant.label,
+                    name=variant.name,
+                    control=variant.control,
+                    config=to_dict(replace(variant.config, dataset=plan.datasets[0])),
+                )
+                for variant in plan.variants
             ),
             trials=tuple(trial for trial in trials.values() if trial is not None),
             failed=tuple(
-                Failure(variant=of.variant, dataset=of.data.name, seed=of.config.seed, run=of.run, error=faults[of.run])
-                for of in planned
-                if of.run in faults
+                Failure(
+                    variant=run.variant, dataset=run.data.name, seed=run.config.seed, run=run.run, error=faults[run.run]
+                )
+                for run in planned
+                if run.run in faults
             ),
         )
         write_comparison(plan.folder, comparison)
@@ -83,53 +219,35 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
 
 
 def list_commands(plan: Plan) -> list[str]:
-    """The commands that train the missing runs, to be started elsewhere, such as by SLURM; their configurations are
-    written into the runs' folders."""
-    _, planned = plan.trials()
-    for trial in planned:
-        trial.check_unchanged()
-    pending = [each for each in planned if each.collect() is None]
-    return [shlex.join(["decision-rnn", *each.task().write()]) for each in pending]
+    """The commands that train the missing runs, to be started elsewhere, such as by SLURM.
 
-
-def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json for programs, episodes.csv for statistics and comparison.md for people.
-
-    Raises:
-        InputError: If they cannot be written.
-        EnvironmentFailure: If the disk is full.
+    Their configurations are written into the comparison's folder `configs`; the folders of the runs, which may be in
+    progress, are only read.
     """
-    from decision_rnn.comparison.report.markdown import format_comparison  # importing scipy takes a second
+    _, planned = plan.trials()
+    pending = [run for run in planned if run.collect() is None]
+    return [shlex.join(["decision-rnn", *run.task().write_config()]) for run in pending]
 
-    text = io.StringIO()
-    table = csv.DictWriter(text, [*EPISODE_COLUMNS, *comparison.metrics], lineterminator="\n")
-    table.writeheader()
-    table.writerows(spelt(comparison.episode_table()))
-    files = {
-        "comparison.json": json.dumps(comparison.to_dict(), separators=(",", ":")) + "\n",
-        "episodes.csv": text.getvalue(),
-        "comparison.md": format_comparison(comparison) + "\n",
-    }
-    try:
-        for name, content in files.items():
-            write_atomically(folder / name, content.encode())
-    except OSError as error:
-        raise cannot_write(f"the comparison into {folder}", error) from None
+
+def make_executor(plan: Plan, runs: int) -> Executor:
+    """The executor that a plan names, for that number of runs."""
+    if plan.executor == "ray":
+        return RayExecutor(plan.jobs, plan.ray_address)
+    return LocalExecutor(plan.jobs or min(available_cores(), runs))
 
 
 def _check_folder(folder: Path, planned: Sequence[PlannedTrial]) -> None:
     """InputError if the comparison.json in the folder has runs that are not planned, and so would be lost from it."""
     try:
-        found = read_comparison(folder)
-    except InputError:  # none, or one of another version, which is made again from the runs
+        earlier = read_comparison(folder)
+    except InputError:  # none, or one that is made again from the runs
         return
-    ours = {each.run for each in planned}
-    others = [trial.run for trial in found.trials if trial.run not in ours]
+    runs = {run.run for run in planned}
+    others = [trial.run for trial in earlier.trials if trial.run not in runs]
     if others:
         raise InputError(
-            f"{folder} holds the comparison of {counted(len(others), 'other run')}, such as {others[0]}: use another "
-            f"--output (output= in Python), compare them too, or remove {folder / 'comparison.json'}, which leaves the "
-            "runs as they are"
+            f"{folder / 'comparison.json'} has {counted(len(others), 'other run')}, such as {others[0]}: use another "
+            "--output (output= in Python), compare them too, or remove that file"
         )
 
 
@@ -142,14 +260,14 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
     with (
         # The overall mean predicts better than the last steps, which take longer with some backbones.
         bar(
-            total=sum(each.config.training.steps for each in pending),
+            total=sum(run.config.training.steps for run in pending),
             # What was logged after the last checkpoint is trained again: counting it would make the speed negative.
-            initial=sum(int(last.name) for each in pending for last in checkpoints_of(each.output / each.run)[-1:]),
+            initial=sum(int(last.name) for run in pending for last in checkpoints_of(run.folder)[-1:]),
             desc="training",
             unit="step",
             smoothing=0,
-        ) as shown,
-        contextlib.closing(executor.run([each.task() for each in pending])) as events,
+        ) as progress,
+        contextlib.closing(executor.run([run.task() for run in pending])) as events,
     ):
         for event in events:
             if event is not None:
@@ -158,15 +276,34 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
                 warn(f"[{ended} of {len(pending)}] {run} {'done' if fault is None else f'failed: {fault}'}")
                 if fault is not None:
                     faults[run] = fault
-            elif not shown.disable:
-                shown.update(sum(map(_steps_done, pending)) - shown.n)
+            elif not progress.disable:
+                progress.update(sum(map(_steps_done, pending)) - progress.n)
     return faults
 
 
 def _steps_done(planned: PlannedTrial) -> int:
     """The last step that a run has logged."""
-    try:
-        lines = read_metrics(planned.output / planned.run)
-    except InputError:
-        return 0
-    return int(lines[-1]["step"]) if lines else 0
+    with contextlib.suppress(InputError):
+        return int(next((line["step"] for line in reversed(read_metrics(planned.folder))), 0))
+    return 0
+
+
+def _listed(datasets: Any) -> Sequence[Any]:
+    """A list of datasets, or the only one, which may be a list of episodes."""
+    if not isinstance(datasets, list | tuple):
+        return [datasets]
+    episodes = any(hasattr(data, "rewards") and not isinstance(data, EpisodeStore) for data in datasets)
+    return [datasets] if episodes else datasets
+
+
+def _call(arguments: Mapping[str, Any]) -> str:
+    """The call of `compare` with these arguments as text, without those equal to their defaults."""
+    defaults: dict[str, Any] = {"path": None, "partial": "keep"}
+    defaults |= {name: parameter.default for name, parameter in inspect.signature(compare).parameters.items()}
+    values = {name: plain(value) for name, value in arguments.items() if name != "environment_id"}
+    words = [f"{name}={value!r}" for name, value in values.items() if value != plain(defaults.get(name))]
+    return f"decision_rnn.compare({', '.join(words)})"
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    return split_names(names if isinstance(names, str) else ",".join(map(str, names)))

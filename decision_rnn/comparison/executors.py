@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,19 +20,16 @@ from decision_rnn.utils.errors import InputError, cannot_write, one_line
 from decision_rnn.utils.files import locked, write_atomically
 from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
 
-CONFIG = "trial.yaml"
-"""The file in a run's folder with the configuration that it is started with."""
 POLL = 0.2
 """Seconds between looks at a process."""
 STARTS = 2
 """How often a run is started if its process is killed: another run may have used up the memory."""
-STARTED, SAID, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
-"""How a log begins for every process, and how its errors do."""
+STARTED, ERROR, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
+"""Beginnings of a process's output in a log, and of its errors."""
 INTERRUPTED = 130
 """The exit code of a run that was stopped by a signal and has written a checkpoint."""
-LOSSES = 3
+MAX_NODE_RETRIES = 3
 """How often a task of a Ray cluster is started again after its node was lost."""
-
 
 Events = Generator[tuple[int, str | None] | None, None, None]
 
@@ -43,28 +40,31 @@ class Task:
 
     Attributes:
         folder: The run's folder.
-        config: Its configuration, as YAML.
+        file: Where its configuration is written, outside that folder, in which the run may be in progress.
+        config: The configuration, as YAML.
         plugins: Modules that it needs.
         device: Its `training.device`.
     """
 
     folder: Path
+    file: Path
     config: str
     plugins: tuple[str, ...]
     device: str
 
-    def write(self) -> list[str]:
-        """Write the configuration into the run's folder; returns the words of the command that starts or resumes it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / CONFIG, self.config.encode())
-        words = ["train", "--config", str(self.folder / CONFIG), "--output", str(self.folder)]
+    def write_config(self) -> list[str]:
+        """Write the configuration; returns the words of the command that starts or resumes the run."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.file, self.config.encode())
+        words = ["train", "--config", str(self.file), "--output", str(self.folder)]
         words += ["--plugins", ",".join(self.plugins)] * bool(self.plugins)
         return words + ["--resume"] * (self.folder / "config.yaml").is_file()
 
     def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
         """Start the run, one of `jobs` at the same time, in a process of so many threads that ends with this one and
         appends its output to the run's log; raises OSError if the folder cannot be written."""
-        words = [*self.write(), "--processes", str(threads)]
+        words = [*self.write_config(), "--processes", str(threads)]
+        self.folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
         if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
             environment[JOBS] = str(jobs)
@@ -102,10 +102,8 @@ class Task:
         lines = last.rpartition(TRACEBACK)[2].splitlines()
         if TRACEBACK in last:
             return " ".join(line for line in lines if line[:1].strip())  # without its frames
-        said = next(
-            (line for line in reversed(lines) if line.startswith(SAID)), f"it ended without an error in its {LOG}"
-        )
-        return said.removeprefix(SAID)
+        errors = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
+        return errors[-1] if errors else f"it ended without an error in its {LOG}"
 
 
 class Executor(Protocol):
@@ -157,8 +155,7 @@ class LocalExecutor:
 
 
 class RayExecutor:
-    """Trains runs as Ray tasks (https://docs.ray.io/en/latest/ray-core/tasks.html) of one core each, and of one GPU
-    where they train on one.
+    """Trains runs as Ray tasks of one core each, and of one GPU where they train on one.
 
     Every node needs this package, the plugins, the datasets' files and the comparison's folder, on a file system that
     they share. A run whose node is lost resumes on another from its last checkpoint.
@@ -176,9 +173,7 @@ class RayExecutor:
         try:
             import ray
         except ImportError:
-            raise InputError(
-                "--executor ray needs Ray, which is not installed: pip install 'decision-rnn[ray]'"
-            ) from None
+            raise InputError("--executor ray needs Ray: pip install 'ray>=2.40,<3'") from None
         self.ray: Any = ray
         self.started = not ray.is_initialized()
         if self.started:
@@ -186,10 +181,7 @@ class RayExecutor:
             try:
                 ray.init(log_to_driver=False, **options)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(
-                    f"there is no Ray cluster at {address}: start one by `ray start --head`, or leave out "
-                    f"--ray_address ({one_line(error)})"
-                ) from None
+                raise InputError(f"there is no Ray cluster at {address}: {one_line(error)}") from None
         resources = ray.cluster_resources()
         self.gpus = int(resources.get("GPU", 0))
         self.limit = jobs
@@ -218,9 +210,11 @@ class RayExecutor:
 
     def submit(self, task: Task, jobs: int) -> Any:
         """Submit a run to the cluster; returns the reference of its error."""
-        on_gpu = task.device == "cuda" or (task.device == "auto" and self.gpus > 0)  # a task sees no GPU that it
-        remote = self.ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=LOSSES)(_on_node)  # does not ask for
-        return remote.remote(replace(task, folder=task.folder.absolute()), jobs, os.getcwd())
+        # A task has no GPU that it does not ask for.
+        gpus = int(task.device == "cuda" or (task.device == "auto" and self.gpus > 0))
+        remote = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MAX_NODE_RETRIES)(_on_node)
+        task = replace(task, folder=task.folder.absolute(), file=task.file.absolute())
+        return remote.remote(task, jobs, os.getcwd())
 
 
 def _on_node(task: Task, jobs: int, folder: str) -> str | None:
@@ -230,11 +224,3 @@ def _on_node(task: Task, jobs: int, folder: str) -> str | None:
     with locked(task.folder / "training"):
         pass  # a run on a node taken for lost may need a moment to end
     return task.train(jobs, 1, threading.Event())
-
-
-EXECUTORS: dict[str, Callable[[int | None, str | None], Executor]] = {
-    "local": lambda jobs, address: LocalExecutor(jobs),
-    "ray": RayExecutor,
-}
-"""From the number of runs at a time, None for the executor's default, and the address of a cluster to an executor; a
-module named by --plugins adds its own."""

@@ -1,4 +1,4 @@
-"""The loss on held-out episodes, by which agents are compared whose data name no environment to play in."""
+"""The loss on held-out episodes, by which agents are compared whose data have no environment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,6 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
-from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost
@@ -26,7 +25,7 @@ from decision_rnn.utils.machine import commit, hardware, versions
 
 
 def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
-    """What is known of an agent that plays nothing, and the same whenever it is measured: not the time of an action."""
+    """Measurements of an agent that plays nothing; not the time of an action, which differs whenever it is measured."""
     agent = trained.agent
     _, state_bytes = action_cost(actor_of(agent, config.evaluation), agent.observation_dim)
     return Measurements(
@@ -47,10 +46,9 @@ def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
 class HeldOutLoss:
     """The loss of trained agents on held-out episodes, over the same segments, goals and noise for all variants.
 
-    A run's own `validation_loss` is over segments that depend on its `top_fraction`, `context` and `tbptt_segments`:
-    what such a draw is off by, all seeds of a variant share, so that no interval over seeds has it. Here the segments
-    are those of the first variant, with the state carried as far as that of any variant is in training.
-    If the objectives differ, the squared error of the actions takes the place of the loss.
+    A run's own `validation_loss` depends on its `context` and `top_fraction`, which variants may differ in. Here the
+    segments are those of the first variant, with the state carried from segment to segment as far as that of any
+    variant is in training. If the objectives differ, the squared error of the actions takes the place of the loss.
 
     Attributes:
         record: What a comparison reports of it.
@@ -71,7 +69,7 @@ class HeldOutLoss:
         assert first.validation is not None
         carried = max(config.tbptt_segments for config in configs)
         drawn = replace(first, training=replace(first.training, tbptt_segments=carried))
-        self.validation = Validation(drawn, store, spaces_of(store)[0], torch.device("cpu"))
+        self.validation = Validation(drawn, store, store.observation_space, torch.device("cpu"))
         episodes = self.validation.store
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
             raise InputError(
@@ -81,8 +79,8 @@ class HeldOutLoss:
         for variant, config in zip(variants, configs, strict=True) if differ else ():
             if not self._has_squared_error(config):
                 raise InputError(
-                    f"{variant.label} has another objective, {config.objective_options.name}, which logs no "
-                    "squared_error to compare. Compare variants of one objective."
+                    f"the objective {config.objective_options.name} of {variant.label} has no squared error, by which "
+                    "variants of different objectives are compared: compare variants of one objective"
                 )
         self.record = HeldOut(
             dataset=first.validation,
@@ -100,13 +98,13 @@ class HeldOutLoss:
     def _has_squared_error(self, config: RunConfig) -> bool:
         """Whether an objective logs its squared error, or has it as its loss, as the default in a Box does."""
         if isinstance(config.objective_options, MSEConfig):
-            return isinstance(spaces_of(self.store)[1], Box)
+            return isinstance(self.store.action_space, Box)
         return "validation_squared_error" in self._means(config)
 
     def _means(self, config: RunConfig, trained: TrainedAgent | None = None) -> dict[str, float]:
         """What `Validation` returns of a trained agent, or of one before its first step."""
         config = replace(config, training=replace(config.training, device="cpu", processes=1))
-        observations, actions = spaces_of(self.store)
+        observations, actions = self.store.observation_space, self.store.action_space
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():
             # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.

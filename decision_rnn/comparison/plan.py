@@ -7,20 +7,19 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import yaml
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.comparison.executors import EXECUTORS, Task
+from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.held_out import HeldOutLoss, measure_unplayed
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig, to_dict
-from decision_rnn.data.catalog import Dataset, open_dataset
-from decision_rnn.data.spaces import spaces_of
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.dataset import Dataset, full_name, open_dataset
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
@@ -34,9 +33,9 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 
 SPREAD = 5
-"""Number of target returns spread over the data's range to measure the target error."""
-OTHER = "use another --output (output= in Python), or compare with the value that it was started with"
-"""What to do in a folder with runs of other configurations."""
+"""Number of target returns spread over the data's range to measure the target-return error."""
+OTHER = "use another --output (output= in Python)"
+"""What to do in a folder with other runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,81 +48,84 @@ class PlannedTrial:
         output: Folder of the comparison.
         run: Folder of the run, relative to `output`.
         data: The data that the run is trained on, as the comparison reports them.
-        held_out_loss: What its agent is measured by; None if it plays.
+        held_out_loss: Measures its agent where nothing is played.
     """
 
     variant: str
     config: RunConfig
     output: Path
     run: str
-    data: DataSummary
+    data: DatasetSpec
     held_out_loss: HeldOutLoss | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.output / self.run
 
     def task(self) -> Task:
         """What an executor needs to train and evaluate the run."""
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
-        return Task(self.output / self.run, text, self.config.plugins, self.config.training.device)
+        file = self.output / "configs" / f"{self.run}.yaml"
+        return Task(self.folder, file, text, self.config.plugins, self.config.training.device)
 
     def check_unchanged(self) -> None:
-        """InputError if the run's checkpoint was trained on other contents of the dataset, or with another version of a
-        plugin."""
-        folder = self.output / self.run
-        if names := changes_since(folder, self.data):
+        """InputError if the run was trained on other contents of the dataset, or with another version of a plugin."""
+        if names := changes_since(self.folder, self.data):
             raise InputError(
-                f"{folder} was trained with other contents of {', '.join(names)}: use another --output (output= in "
-                "Python), or remove that folder"
+                f"{self.folder} was trained with other contents of {', '.join(names)}: {OTHER}, or remove that folder"
             )
 
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
-        found = self._played() if self.held_out_loss is None else self._held_out(self.held_out_loss)
-        if found is None:
+        measured = self._played() if self.held_out_loss is None else self._held_out(self.held_out_loss)
+        if measured is None:
             return None
         return Trial(
             variant=self.variant,
             dataset=self.data.name,
             seed=self.config.seed,
             run=self.run,
-            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(self.output / self.run)),
-            **found,
+            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(self.folder)),
+            **measured,
         )
 
     def _played(self) -> dict[str, Any] | None:
-        """What evaluations of the checkpoints have measured, or None if one is missing."""
-        config, folder, settings = self.config, self.output / self.run, self.config.evaluation
+        """Results of the evaluations of the checkpoints, or None if that of the last one is missing."""
+        config, settings = self.config, self.config.evaluation
         steps, every = config.training.steps, config.training.checkpoint_every
+        result = stored_result(self.folder, config, self.data, steps, settings)
+        if result is None:
+            return None
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
-            at = checkpoint_settings(config, self.data)
-            ways = at, replace(at, metrics=())  # metrics may have been named after the checkpoint was gone
-            found = (stored_result(folder, config, self.data, step, way) for way in ways)
-            scores = next(filter(None, found), None)
+            protocol = checkpoint_settings(config, self.data)
+            # A checkpoint that is gone was evaluated without metrics that were named later.
+            scores = stored_result(self.folder, config, self.data, step, protocol) or stored_result(
+                self.folder, config, self.data, step, replace(protocol, metrics=())
+            )
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:
                 return None
-        result = stored_result(folder, config, self.data, steps, settings)
-        if result is None:
-            return None
         measured = {field.name: getattr(result, field.name) for field in fields(Measurements)}
         comparable = summarise_data(self.data, config).comparable
         if comparable != self.data.comparable:
             measured["remarks"] = (comparable, *result.remarks)
         return {"checkpoints": tuple(checkpoints), **measured}
 
-    def _held_out(self, loss_of: HeldOutLoss) -> dict[str, Any] | None:
-        """What is measured of the last checkpoint without playing, or None if it is not there."""
-        last = checkpoints_of(self.output / self.run)[-1:]
+    def _held_out(self, loss: HeldOutLoss) -> dict[str, Any] | None:
+        """Measurements of the last checkpoint without playing, or None if it is not there."""
+        last = checkpoints_of(self.folder)[-1:]
         if [folder.name for folder in last] != [str(self.config.training.steps)]:
             return None
         try:
             trained = load_agent(last[0])
-        except InputError as error:  # it is damaged: resuming the run fails, and says so
+        except InputError as error:  # it is damaged: resuming the run fails and names the file
             warn(f"skipped: {error}")
             return None
         if trained.provenance.fingerprint != self.data.fingerprint:
             return None
-        return {"checkpoints": (), "held_out_loss": loss_of(trained), **vars(measure_unplayed(trained, self.config))}
+        return {"checkpoints": (), "held_out_loss": loss(trained), **vars(measure_unplayed(trained, self.config))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +138,7 @@ class Plan:
         seeds: Number of seeds of every variant on every dataset, from the configuration's seed on, or the seeds.
         output: Folder of comparison.json and of the runs, `<dataset>/<label>-seed<n>`; if None, named by the datasets.
         jobs: Number of runs at a time; the executor's default if None.
-        executor: One of `EXECUTORS`, such as `local` or `ray`.
+        executor: Where the runs are made.
         ray_address: Address of a running Ray cluster.
 
     Raises:
@@ -148,24 +150,22 @@ class Plan:
     seeds: int | Sequence[int]
     output: Path | None = None
     jobs: int | None = None
-    executor: str = "local"
+    executor: Literal["local", "ray"] = "local"
     ray_address: str | None = None
 
     def __post_init__(self) -> None:
-        first = self.variants[0].config
-        if not self.seed_numbers or (self.jobs is not None and self.jobs < 1):
+        first, seeds = self.variants[0].config, [*self.seed_numbers]
+        if not seeds or (self.jobs is not None and self.jobs < 1):
             raise InputError("seeds and jobs (--seeds, --jobs) must be at least 1")
-        if len(set(self.seed_numbers)) < len(self.seed_numbers) or min(self.seed_numbers) < 0:
-            raise InputError(f"seeds is {[*self.seed_numbers]}: name distinct seeds of at least 0")
+        if len({*seeds}) < len(seeds) or min(seeds) < 0:
+            raise InputError(f"seeds is {seeds}: name distinct seeds of at least 0")
         metrics_named(first.evaluation.metrics)
         if not self.datasets:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
-        if self.executor not in EXECUTORS:
-            raise InputError(f"executor is {self.executor!r:.100}: it must be {' or '.join(EXECUTORS)}")
         if self.ray_address is not None and self.executor != "ray":
             raise InputError("--ray_address is for --executor ray: give both or neither")
-        object.__setattr__(self, "datasets", tuple(open_dataset(name).name for name in self.datasets))
-        if len(set(map(_folder, self.datasets))) < len(self.datasets):
+        object.__setattr__(self, "datasets", tuple(full_name(name) for name in self.datasets))
+        if len({*self.datasets}) < len(self.datasets):
             raise InputError(f"the datasets of a comparison are {', '.join(self.datasets)}: name each once")
         if first.path is not None and len(self.datasets) > 1:
             raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
@@ -187,7 +187,7 @@ class Plan:
 
         Raises:
             InputError: If a dataset or its environment is not available, a run is impossible as it is configured, or a
-                run's folder holds a run of another configuration.
+                run's folder holds a run of another configuration or of other data.
         """
         runs: dict[str, tuple[str, str, RunConfig]] = {}  # label, dataset and configuration by folder
         for seed, name, variant in itertools.product(self.seed_numbers, self.datasets, self.variants):
@@ -199,54 +199,59 @@ class Plan:
             resumed = (self.folder / run / "config.yaml").is_file()
             config = check_resumed_run(config, self.folder / run, OTHER) if resumed else config
             runs[run] = variant.label, name, config
-        configs = [variant.config for variant in self.variants]
-        opened = {name: open_dataset(name, configs[0].path, configs[0].partial) for name in self.datasets}
-        plays = _plays(configs[0], opened.values())
+        first = self.variants[0].config
+        opened = {name: open_dataset(name, first.path, first.partial) for name in self.datasets}
+        plays = _plays(first, opened.values())
         compared: dict[str, ComparedDataset] = {}
         losses: dict[str, HeldOutLoss | None] = {}
         for name, dataset in opened.items():
-            store = dataset.open()
-            statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
-            spec = agent_spec(*statistics, *reversed(spaces_of(store)))
-            for variant in self.variants:
-                config = replace(variant.config, dataset=name)
-                try:
-                    select_episodes(config, store)
-                    agent = DecisionAgent(
-                        config.agent, config.backbone, spec, config.condition_options, config.objective_options
-                    )
-                    agent.check_acting(config.evaluation.actions, config.evaluation.inference)
-                except InputError as error:
-                    raise InputError(
-                        f"{variant.label} cannot be trained on {name}: {error}, or leave {variant.label} out"
-                    ) from None
-            data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
-            losses[name] = loss = None if plays else HeldOutLoss(self.variants, name, store)
-            compared[name] = ComparedDataset(
-                data=data,
-                targets=_targets(configs, data) if loss is None else (),
-                held_out=None if loss is None else loss.record,
-            )
+            compared[name], losses[name] = self._compared(name, dataset, plays)
         trials = []
         for run, (label, name, config) in runs.items():
             returns = tuple(of.target_return for of in compared[name].targets if of.target_return is not None)
-            asked: dict[str, Any] = {"target_returns": returns} if plays else {"episodes": 0, "checkpoint_episodes": 0}
-            config = replace(config, evaluation=replace(config.evaluation, **asked))
+            settings: dict[str, Any] = (
+                {"target_returns": returns} if plays else {"episodes": 0, "checkpoint_episodes": 0}
+            )
+            config = replace(config, evaluation=replace(config.evaluation, **settings))
             data, loss = compared[name].data, losses[name]
             trials.append(
                 PlannedTrial(variant=label, config=config, output=self.folder, run=run, data=data, held_out_loss=loss)
             )
+        for trial in trials:
+            trial.check_unchanged()
         return tuple(compared.values()), tuple(trials)
+
+    def _compared(self, name: str, dataset: Dataset, plays: bool) -> tuple[ComparedDataset, HeldOutLoss | None]:
+        """A dataset with its targets, or with the held-out loss that takes their place; InputError if a variant cannot
+        be trained on it."""
+        store, configs = dataset.store, [variant.config for variant in self.variants]
+        statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
+        spec = agent_spec(*statistics, store.action_space, store.observation_space)
+        for variant in self.variants:
+            config = replace(variant.config, dataset=name)
+            try:
+                select_episodes(config, store)
+                agent = DecisionAgent(
+                    config.agent, config.backbone, spec, config.condition_options, config.objective_options
+                )
+                agent.check_acting(config.evaluation.actions, config.evaluation.inference)
+            except InputError as error:
+                raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
+        data = summarise_data(dataset.spec, configs[0])
+        if plays:
+            return ComparedDataset(data=data, targets=_targets(configs, data)), None
+        loss = HeldOutLoss(self.variants, name, store)
+        return ComparedDataset(data=data, targets=(), held_out=loss.record), loss
 
 
 def _plays(first: RunConfig, datasets: Collection[Dataset]) -> bool:
-    """Whether agents are compared by playing, or by the loss on held-out episodes, since the data name no environment.
+    """Whether agents are compared by playing, or, where the data have no environment, by a held-out loss.
 
     Raises:
-        InputError: If an environment cannot be made here, agents are to play no episodes there, some of the data name
+        InputError: If an environment cannot be made here, agents are to play no episodes there, some of the data have
             one and others do not, or none does and no `validation` is named.
     """
-    named = {of.name: first.evaluation.environment_id or of.spec.environment_id for of in datasets}
+    named = {dataset.name: first.evaluation.environment_id or dataset.spec.environment_id for dataset in datasets}
     without = [name for name, environment_id in named.items() if environment_id is None]
     if not without:
         if first.evaluation.episodes == 0:
@@ -254,19 +259,16 @@ def _plays(first: RunConfig, datasets: Collection[Dataset]) -> bool:
         for dataset in datasets:
             evaluation_environment(first.evaluation, dataset.spec)
     elif len(without) < len(named):
-        raise InputError(
-            f"{without[0]} names no environment, and others of the datasets do: compare those that agents can play in "
-            "and those with held-out episodes separately"
-        )
+        raise InputError(f"{without[0]} has no environment, and other datasets do: compare them separately")
     elif first.validation is None:
         raise InputError(
-            f"{without[0]} names no environment, in which agents could play: name held-out episodes of the same task "
-            "with --validation (validation= in Python), on which their losses are compared"
+            f"{without[0]} has no environment to play in: name held-out episodes with --validation (validation= in "
+            "Python), on which losses are compared"
         )
     return not without
 
 
-def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
+def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, ...]:
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
 
     `AUTO`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best.
@@ -274,7 +276,11 @@ def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, .
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
-    capped = [of for of in paper if conditioned and all(capped_as_best(of, data, config) for config in conditioned)]
+    capped = [
+        target
+        for target in paper
+        if conditioned and all(capped_as_best(target, data, config) for config in conditioned)
+    ]
     roles: dict[float, list[Role]] = {}
     for target in paper:
         roles.setdefault(target, []).append("paper")
@@ -283,8 +289,8 @@ def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, .
     for target in spread_targets(low, high, SPREAD) if returns and low < high else ():
         roles.setdefault(target, []).append("spread")
     return tuple(
-        Target(target_return=target, roles=tuple(of), in_range=data.contains(target) if returns else None)
-        for target, of in roles.items()
+        Target(target_return=target, roles=tuple(names), in_range=data.contains(target) if returns else None)
+        for target, names in roles.items()
     )
 
 

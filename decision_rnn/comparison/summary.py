@@ -1,175 +1,304 @@
-"""Summaries of a comparison: the scores over the seeds, target error and learning curves of each of its variants."""
+"""Summaries of a comparison: what variants are compared by, and which differ significantly from the reference.
 
-from __future__ import annotations
+The reference is the first variant of the command. On one dataset the others are compared with it by Welch's test, over
+several datasets by the probability of improvement (Agarwal et al., 2021); p-values are adjusted by Holm's method over
+the variants. Variants with a failed run, or with fewer than five seeds, are not tested: a mean over the runs that
+finished is no estimate of the variant's score.
+"""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
-from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores, deviation_over_seeds, summarise_seeds
+from decision_rnn.comparison.record import ComparedDataset, Record, Target, Trial
+from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets, improvement_p_value
+from decision_rnn.evaluation.report import format_number
+from decision_rnn.evaluation.results import TargetResult
+from decision_rnn.evaluation.statistics import (
+    LEVEL,
+    SeedDifference,
+    SeedScores,
+    compare_variants,
+    holm,
+    summarise_seeds,
+)
 from decision_rnn.evaluation.target_error import target_error
+from decision_rnn.utils.parsing import AUTO, format_target
 
-if TYPE_CHECKING:
-    from decision_rnn.comparison.record import ComparedDataset, Comparison, Role, Target, Trial
-    from decision_rnn.data.summary import DataSummary
-    from decision_rnn.evaluation.results import TargetResult
-
-
-@dataclass(frozen=True, eq=False)
-class TargetSummary:
-    """A variant's results for one target, one per seed."""
-
-    target: Target
-    data: DataSummary
-    results: tuple[TargetResult, ...]
-
-    @property
-    def per_seed(self) -> tuple[float, ...]:
-        """Score of every seed, in the order of the seeds."""
-        return tuple(result.score_mean for result in self.results)
-
-    @cached_property
-    def scores(self) -> SeedScores:
-        """Normalised scores over the seeds."""
-        return summarise_seeds(self.per_seed)
-
-    @cached_property
-    def metrics(self) -> dict[str, SeedScores]:
-        """The metrics that all results have, over the seeds, by name."""
-        names = [name for name in self.results[0].metrics if all(name in result.metrics for result in self.results)]
-        return {name: summarise_seeds([result.metrics[name].mean for result in self.results]) for name in names}
-
-    def metric_columns(self) -> dict[str, float | None]:
-        """The metrics as columns of `Comparison.table`."""
-        columns: dict[str, float | None] = {}
-        for name, of in self.metrics.items():
-            columns |= {name: of.score, f"{name}_low": of.low, f"{name}_high": of.high}
-        return columns
-
-    @cached_property
-    def deviation(self) -> SeedDeviation | None:
-        """Standard deviation over the seeds; None for a single seed or a single episode per seed."""
-        return deviation_over_seeds([self.data.normalised(np.array(result.returns)) for result in self.results])
-
-    @cached_property
-    def return_quantiles(self) -> tuple[float, float, float]:
-        """10th percentile, median and 90th percentile of the return over seeds and episodes."""
-        low, middle, high = np.quantile(np.concatenate([result.returns for result in self.results]), [0.1, 0.5, 0.9])
-        return float(low), float(middle), float(high)
+HELD_OUT = {"loss": "held-out loss", "squared_error": "held-out squared error"}
+"""Names of what is measured on held-out episodes."""
+NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
 
-COLUMNS: dict[str, Callable[[TargetSummary], float]] = {}
-"""Further numbers of a variant at a target, by the head of their column in the table of every target; a module named by
---plugins adds its own."""
+def is_significant(p_value: float | None) -> bool | None:
+    """Whether an adjusted p-value is below 5%; None where nothing was tested."""
+    return None if p_value is None else p_value < 1 - LEVEL
 
 
-@dataclass(frozen=True, eq=False)
-class VariantSummary:
-    """The trials of one variant on one dataset, at least one, by seed. Those that play nothing have no targets."""
+@dataclass(frozen=True)
+class Measure:
+    """What variants are compared by on one dataset: the score at one target, or the loss on held-out episodes.
 
-    variant: str
-    compared: ComparedDataset
-    trials: tuple[Trial, ...]
+    Attributes:
+        title: Its name in tables.
+        values: Value of every finished seed, by label of the variant; no entry for a variant without any.
+        failed: Number of failed runs by label, where there are any.
+        target: The target; None for held-out losses.
+        results: The evaluations behind the values.
+        tested: Whether variants are compared by it: a score at a target inside the data's range should be near the
+            target's, not as high as possible.
+    """
+
+    title: str
+    values: dict[str, tuple[float, ...]]
+    failed: dict[str, int]
+    target: Target | None = None
+    results: dict[str, tuple[TargetResult, ...]] = field(default_factory=dict)
+    tested: bool = True
 
     @property
-    def dataset(self) -> str:
-        return self.compared.data.name
-
-    @cached_property
-    def targets(self) -> tuple[TargetSummary, ...]:
-        """One for each target of the dataset; for behaviour cloning a single one, whose target return is None."""
-        by_target = zip(*(self.compared.with_results(trial) for trial in self.trials), strict=True)
-        return tuple(
-            TargetSummary(pairs[0][0], self.compared.data, tuple(result for _, result in pairs)) for pairs in by_target
-        )
-
-    @cached_property
-    def held_out_losses(self) -> tuple[float, ...]:
-        """The loss of every seed on held-out episodes, in the order of the seeds; empty for agents that play."""
-        return tuple(trial.held_out_loss for trial in self.trials if trial.held_out_loss is not None)
+    def lower_is_better(self) -> bool:
+        return self.target is None
 
     @property
-    def asked(self) -> dict[float, TargetSummary]:
-        """Those of `targets` that have a target return, by it; empty for behaviour cloning."""
-        return {of.target.target_return: of for of in self.targets if of.target.target_return is not None}
+    def number(self) -> Callable[[float], str]:
+        """Formats a value."""
+        return format_number if self.target is None else "{:.1f}".format
 
-    def of_role(self, role: Role | None) -> TargetSummary | None:
-        """The first target with that role, or the only one of behaviour cloning; None if there is neither."""
-        only = None if self.asked else next(iter(self.targets), None)
-        return next((of for of in self.targets if role in of.target.roles), only)
+    @property
+    def change(self) -> Callable[[float], str]:
+        """Formats a difference of two values."""
+        return "{:+.3g}".format if self.target is None else "{:+.1f}".format
 
-    def of_target(self, target: Target) -> TargetSummary:
-        """The results for a target of the dataset, or the only ones of behaviour cloning."""
-        return next((of for of in self.targets if of.target == target), self.targets[0])
+    def summary(self, label: str) -> SeedScores:
+        """The mean of a variant; where runs failed, with the range of those that finished in place of an interval."""
+        summary = summarise_seeds(self.values[label])
+        if label not in self.failed or summary.spread is None:
+            return summary
+        return replace(summary, low=min(self.values[label]), high=max(self.values[label]), spread="range")
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The metrics that were measured besides the return."""
+        return list(dict.fromkeys(name for of in self.results.values() for result in of for name in result.metrics))
+
+    def metric(self, name: str) -> dict[str, SeedScores]:
+        """A metric over the seeds, by label, of the variants that have it in every run."""
+        return {
+            label: summarise_seeds([result.metrics[name].mean for result in results])
+            for label, results in self.results.items()
+            if all(name in result.metrics for result in results)
+        }
+
+    def differences(self, reference: str) -> dict[str, SeedDifference]:
+        """Differences of the other variants from the reference, without p-value for those that are not tested."""
+        if reference not in self.values:
+            return {}
+        mean = fmean(self.values[reference])
+        complete = {label: values for label, values in self.values.items() if label not in self.failed}
+        tested = compare_variants(complete, reference, self.lower_is_better) if reference in complete else {}
+        untested = {label: SeedDifference(fmean(values) - mean) for label, values in self.values.items()}
+        return {label: tested.get(label, untested[label]) for label in untested if label != reference}
+
+
+@dataclass(frozen=True)
+class Overall:
+    """Scores over the datasets on which every variant has results.
+
+    Attributes:
+        reference: Label of the variant that the others are compared with.
+        scores: Scores of the seeds by variant and dataset.
+        failed: Number of failed runs by variant, where there are any.
+    """
+
+    reference: str
+    scores: dict[str, dict[str, tuple[float, ...]]]
+    failed: dict[str, int]
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return tuple(next(iter(self.scores.values())))
 
     @cached_property
-    def target_error(self) -> SeedScores | None:
-        """Target error over the seeds, in % of the data's range; None without targets spread over it."""
-        spread = {asked: of.results for asked, of in self.asked.items() if "spread" in of.target.roles}
-        if not spread:
-            return None
-        data_range = self.compared.data.return_min, self.compared.data.return_max
-        by_seed = zip(*spread.values(), strict=True)
-        returns = ([np.asarray(result.returns) for result in results] for results in by_seed)
-        return summarise_seeds([target_error(list(spread), achieved, data_range) for achieved in returns])
+    def aggregates(self) -> dict[str, SeedScores]:
+        """Interquartile mean of each variant; without an interval where runs failed."""
+        return {label: self._without_interval({label}, aggregate_scores(of)) for label, of in self.scores.items()}
 
     @cached_property
-    def steps(self) -> tuple[int, ...]:
-        """Steps of the checkpoints that were evaluated for all seeds."""
-        return tuple(sorted(set.intersection(*({point.step for point in of.checkpoints} for of in self.trials))))
+    def improvements(self) -> dict[str, SeedScores]:
+        """Probability that a run of another variant scores higher than one of the reference, averaged over datasets."""
+        base = self.scores.get(self.reference, {})
+        return {
+            label: self._without_interval({label, self.reference}, compare_over_datasets(scores, base))
+            for label, scores in self.scores.items()
+            if base and label != self.reference
+        }
 
     @cached_property
-    def curves(self) -> dict[Target, np.ndarray]:
-        """Scores of these checkpoints, (seeds, checkpoints), for the targets with which they were evaluated: the
-        dataset's first and its best return.
+    def p_values(self) -> dict[str, float]:
+        """p-values of the variants that are tested, adjusted for their number."""
+        tested = [label for label, improvement in self.improvements.items() if improvement.low is not None]
+        p_values = [improvement_p_value(self.scores[label], self.scores[self.reference]) for label in tested]
+        return dict(zip(tested, holm(p_values), strict=True))
 
-        The best checkpoint of a seed is chosen and measured by the same episodes, so its score is too high.
+    def _without_interval(self, labels: set[str], scores: SeedScores) -> SeedScores:
+        return SeedScores(scores.score, None, None, None) if labels & self.failed.keys() else scores
+
+
+class Summary:
+    """Everything that tables, figures and rows of a comparison show, computed from its record.
+
+    Attributes:
+        record: The record.
+        names: Names of the variants in tables, by label; they tell how a variant acts if not as the first one.
+        reference: Label of the variant that the others are compared with.
+    """
+
+    def __init__(self, record: Record) -> None:
+        first = record.variants[0]
+        self.record, self.reference = record, first.label
+        self.names = {
+            variant.label: variant.shown_name + (f" ({variant.acting})" if variant.acting != first.acting else "")
+            for variant in record.variants
+        }
+
+    def trials(self, dataset: ComparedDataset) -> dict[str, tuple[Trial, ...]]:
+        """Finished runs on a dataset by label, for variants that have some."""
+        trials = {label: self.record.trials_of(label, dataset.data.name) for label in self.names}
+        return {label: runs for label, runs in trials.items() if runs}
+
+    def failed(self, dataset: str | None = None) -> dict[str, int]:
+        """Number of failed runs by label, on one dataset or on all, for variants that have some."""
+        labels = [run.variant for run in self.record.failed if dataset in (None, run.dataset)]
+        return {label: labels.count(label) for label in self.names if label in labels}
+
+    def measures(self, dataset: ComparedDataset) -> list[Measure]:
+        """What the variants are compared by on a dataset; the first one is the main one.
+
+        Behaviour cloning has no target; its score stands beside those at every target by which variants are compared.
         """
-        scores = [
-            {(of.target_return, point.step): of.score_mean for point in trial.checkpoints for of in point.targets}
-            for trial in self.trials
-        ]
+        trials, failed = self.trials(dataset), self.failed(dataset.data.name)
+        if dataset.held_out is not None:
+            losses = {
+                label: tuple(run.held_out_loss for run in runs if run.held_out_loss is not None)
+                for label, runs in trials.items()
+            }
+            return [Measure(HELD_OUT[dataset.held_out.measure], losses, failed)]
+        conditioned = any(run.targets[0].target_return is not None for runs in trials.values() for run in runs)
+        targets = dataset.targets if conditioned else ()
+        first = next((target for target in targets if "paper" in target.roles and not target.in_range), None)
+        measures = []
+        for target in targets or (NO_TARGET,):
+            tested = target in (first, NO_TARGET) or "best" in target.roles
+            results = {}
+            for label, runs in trials.items():
+                asked = (target.target_return, None) if tested else (target.target_return,)
+                at_target = [result for run in runs for result in run.targets if result.target_return in asked]
+                if at_target:
+                    results[label] = tuple(at_target)
+            values = {label: tuple(of_seed.score_mean for of_seed in of) for label, of in results.items()}
+            measures.append(Measure(describe_target(target), values, failed, target, results, tested))
+        return sorted(measures, key=lambda measure: not measure.tested)
+
+    def overall(self) -> Overall | None:
+        """Scores by the main measure over the datasets that all variants with results share; None below two."""
+        played = [dataset for dataset in self.record.datasets if dataset.held_out is None]
+        main = {dataset.data.name: self.measures(dataset)[0].values for dataset in played}
+        labels = [label for label in self.names if any(label in values for values in main.values())]
+        shared = [name for name, values in main.items() if all(label in values for label in labels)]
+        scores = {label: {name: main[name][label] for name in shared} for label in labels}
+        return Overall(self.reference, scores, self.failed()) if labels and len(shared) >= 2 else None
+
+    def target_errors(self, dataset: ComparedDataset) -> dict[str, SeedScores]:
+        """Target-return error of each variant in % of the data's range; empty without targets spread over it."""
+        targets = [of.target_return for of in dataset.targets if "spread" in of.roles and of.target_return is not None]
+        bounds, errors = (dataset.data.return_min, dataset.data.return_max), {}
+        for label, runs in self.trials(dataset).items():
+            returns = [{result.target_return: np.asarray(result.returns) for result in run.targets} for run in runs]
+            if targets and returns[0].keys() >= {*targets}:
+                per_seed = [target_error(targets, [of[target] for target in targets], bounds) for of in returns]
+                errors[label] = summarise_seeds(per_seed)
+        return errors
+
+    def learning_curves(self, dataset: ComparedDataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Steps (checkpoints,) and scores (seeds, checkpoints) at the first target of the checkpoints of all seeds."""
         curves = {}
-        for target in (of.target for of in self.targets):
-            keys = [(target.target_return, step) for step in self.steps]
-            if keys and all(key in of_seed for of_seed in scores for key in keys):
-                curves[target] = np.array([[of_seed[key] for key in keys] for of_seed in scores])
+        for label, runs in self.trials(dataset).items():
+            scores = [{point.step: point.targets[0].score_mean for point in run.checkpoints} for run in runs]
+            if steps := sorted(set.intersection(*map(set, scores))):
+                curves[label] = np.array(steps), np.array([[of_seed[step] for step in steps] for of_seed in scores])
         return curves
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every variant at every target of every dataset, see `Comparison.table`."""
+        return [
+            row
+            for dataset in self.record.datasets
+            for i, measure in enumerate(self.measures(dataset))
+            for label in self.names
+            if (row := self._row(dataset, measure, label, main=i == 0))
+        ]
 
-def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
-    """Summarise every variant on every dataset, dataset by dataset, leaving out those without any result."""
-    return tuple(
-        VariantSummary(variant.label, dataset, trials)
-        for dataset in comparison.datasets
-        for variant in comparison.variants
-        if (trials := comparison.trials_of(variant.label, dataset.data.name))
-    )
+    def _row(self, dataset: ComparedDataset, measure: Measure, label: str, main: bool) -> dict[str, Any]:
+        values, failed, target = measure.values.get(label, ()), measure.failed.get(label, 0), measure.target
+        if target is not None and any(result.target_return is None for result in measure.results.get(label, ())):
+            target = NO_TARGET
+        if not (values or failed) or (target is NO_TARGET and not main):
+            return {}
+        variant = next(of for of in self.record.variants if of.label == label)
+        row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": variant.control}
+        if target is not None:
+            row |= {**asdict(target), "roles": "+".join(target.roles)}
+        summary = measure.summary(label) if values else SeedScores(float("nan"), None, None, None)
+        row |= {"seeds": len(values), "failed": failed, **asdict(summary)}
+        if target is None:
+            row[measure.title.replace(" ", "_").replace("-", "_")] = row.pop("score")
+        difference = measure.differences(self.reference).get(label)
+        row |= {
+            "reference": self.reference,
+            "difference": difference and difference.difference,
+            "difference_low": difference and difference.low,
+            "difference_high": difference and difference.high,
+            "p_value": difference and difference.p_value,
+            "significant": difference and is_significant(difference.p_value),
+        }
+        for name in measure.metric_names:
+            if (metric := measure.metric(name).get(label)) is not None:
+                row |= {name: metric.score, f"{name}_low": metric.low, f"{name}_high": metric.high}
+        return row
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """A row for every episode of the last checkpoints."""
+        return [
+            {
+                "variant": run.variant,
+                "dataset": run.dataset,
+                "seed": run.seed,
+                "target_return": result.target_return,
+                "episode": episode,
+                "return": value,
+                "score": round(float(dataset.data.normalised(value)), 4),
+                **{name: metric.values[episode] for name, metric in result.metrics.items()},
+            }
+            for dataset in self.record.datasets
+            for runs in self.trials(dataset).values()
+            for run in runs
+            for result in run.targets
+            for episode, value in enumerate(result.returns)
+        ]
 
 
-def shown_targets(found: Sequence[VariantSummary]) -> list[tuple[Target, ...]]:
-    """The targets of the tables of one dataset: the task's, the data's best return, and that of behaviour cloning.
-
-    The data's best and targets beyond it are one entry if every agent played the same episodes for them, as agents do
-    for returns that are capped alike.
-    """
-    returns: dict[Target, list[tuple[float, ...]]] = {}
-    for of in (of for summary in found for of in summary.targets if of.target.roles[0] != "spread"):
-        returns.setdefault(of.target, []).extend(result.returns for result in of.results)
-    groups: dict[object, list[Target]] = {}
-    for target in sorted(returns, key=lambda target: target.target_return is None):
-        capped = target.in_range is False or "best" in target.roles
-        groups.setdefault(tuple(returns[target]) if capped else target, []).append(target)
-    return [tuple(targets) for targets in groups.values()]
-
-
-def compared_targets(found: Sequence[VariantSummary]) -> list[tuple[Target, ...]]:
-    """Those of `shown_targets` at which variants are compared, since there a higher score is better: the task's first,
-    unless it is inside the data's range, and the data's best; without target returns that of behaviour cloning."""
-    shown = shown_targets(found)
-    first = [targets for targets in shown if "paper" in targets[0].roles and not targets[0].in_range][:1]
-    best = [targets for targets in shown if any("best" in target.roles for target in targets)]
-    return [targets for targets in shown if targets in first + best] or shown[-1:]
+def describe_target(target: Target) -> str:
+    """A target and where it is relative to the data: `target 3600, beyond the data`."""
+    if target.target_return is None:
+        return "score"
+    where = ""
+    if "best" in target.roles and target.target_return != AUTO:
+        where = ", best in the data"
+    elif target.in_range is not None:
+        where = ", inside the data" if target.in_range else ", beyond the data"
+    return f"target {format_target(target.target_return)}{where}"

@@ -9,8 +9,7 @@ They are made from the keys of a run, shared by all variants, and those that eac
       windowed: {backbone: transformer, evaluation: {inference: window, window: 20}}
 
 Of `evaluation` a variant may set how it acts, with a recurrent state or a window, greedily or by samples, which is part
-of the method; episodes and target returns are the same for all variants, because their scores would not be comparable
-otherwise.
+of the method. Episodes and target returns are the same for all variants, so that scores can be compared.
 """
 
 import re
@@ -23,11 +22,29 @@ from decision_rnn.config import MATCH, EvaluationConfig, RunConfig, complete, fr
 from decision_rnn.utils.errors import InputError, did_you_mean
 
 LABEL = re.compile(r"\w[\w.,+=%-]*")
-CONTROLS = ("bc", "bc-10%", "mlp", "conv")
-"""The available controls: behaviour cloning of all episodes or of the best tenth, and two backbones with little or no
-memory."""
-OLD_CONTROLS = {"cloning": "bc", "filtered-cloning": "bc-10%"}
+CONTROLS = ("bc", "bc-10%", "bc-mlp", "mlp")
+"""The default controls: behaviour cloning, that of the best tenth of the episodes, that by an MLP, and an MLP."""
+KNOWN_CONTROLS = (*CONTROLS, "conv")
 TOP_FRACTION = 0.1
+NAMES = {
+    "bc": "BC",
+    "bc-10%": "10% BC",
+    "bc-mlp": "BC, MLP",
+    "mlp": "MLP",
+    "mlp-history": "MLP, 4-step history",
+    "conv": "Convolution",
+    "decision-transformer": "Decision Transformer",
+    "transformer": "Transformer",
+    "mingru": "minGRU",
+    "minlstm": "minLSTM",
+    "mlstm": "mLSTM",
+    "slstm": "sLSTM",
+    "mamba": "Mamba",
+    "aaren": "Aaren",
+    "retention": "Retention",
+    **{name: name.upper() for name in ("gru", "lstm", "rnn", "lru", "s4d", "h3", "hgrn", "scrn", "rwkv")},
+}
+"""Names in tables, by label."""
 SHARED = {"dataset", "path", "partial", "validation", "plugins", "seed"} | {
     f"evaluation.{field.name}"
     for field in fields(EvaluationConfig)
@@ -41,9 +58,10 @@ class Variant:
     """One of the configurations that are compared.
 
     Attributes:
-        label: Its name in tables and folders: letters, digits and `_.,+=%-`.
+        label: Its name in configurations and folders: letters, digits and `_.,+=%-`.
         config: Configuration of its runs, in which a comparison replaces the dataset and the seed.
         control: Whether it is a control, such as `bc`.
+        name: Its name in tables; that of `NAMES`, or the label, if empty.
 
     Raises:
         InputError: If the label cannot name a folder.
@@ -52,12 +70,14 @@ class Variant:
     label: str
     config: RunConfig
     control: bool = False
+    name: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or NAMES.get(self.label, self.label))
         if not LABEL.fullmatch(self.label):
             raise InputError(
-                f"the label {self.label!r} cannot name a folder: use letters, digits and _ . , + = % -, "
-                "the first of them a letter, a digit or _"
+                f"the label {self.label!r} cannot name a folder: use letters, digits and _ . , + = % -, beginning with "
+                "a letter, a digit or _"
             )
 
 
@@ -80,7 +100,7 @@ def make_variants(
     for label, keys in own.items():
         for key in SHARED.intersection(keys):
             raise InputError(
-                f"{source}: the variant {label} has {key}, in which all are alike: put it outside of `variants`"
+                f"{source}: the variant {label} sets {key}, which all variants share: put it outside `variants`"
             )
     keys_of = {label: overlay(shared, keys) for label, keys in own.items()}
     keys_of |= {name: overlay(shared, {"backbone.name": name}) for name in backbones}
@@ -92,9 +112,9 @@ def make_variants(
     ]
     first = next(iter(keys_of.values()))
     for name in controls:
-        if name not in CONTROLS:
-            hint = f"use {OLD_CONTROLS[name]}; " if name in OLD_CONTROLS else did_you_mean(name, CONTROLS)
-            raise InputError(f"{source}: controls names {name!r:.100}; {hint}known are {', '.join(CONTROLS)}, or none")
+        if name not in KNOWN_CONTROLS:
+            hint, known = did_you_mean(name, KNOWN_CONTROLS), ", ".join(KNOWN_CONTROLS)
+            raise InputError(f"{source}: unknown control {name!r:.100}. {hint}Known are {known}, or none.")
         config = from_dict(_control_keys(name, first), f"{source}, control {name}")
         if name not in keys_of and config not in [variant.config for variant in variants]:
             variants.append(Variant(name, config, control=True))
@@ -102,11 +122,17 @@ def make_variants(
 
 
 def _control_keys(name: str, first: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the first variant, without condition or with the backbone of that name."""
+    """The keys of the first variant, without condition, with the backbone of the control, or both."""
+    keys = complete(first)  # with what is its default because of its condition
+    backbone = name.removeprefix("bc-")
+    if backbone in ("mlp", "conv"):
+        options = {f"backbone.{field.name}" for field in fields(registered(backbone).config)} | {MATCH}
+        options -= {"backbone.convolution"}  # it would give the control a memory
+        keys = {key: value for key, value in keys.items() if not key.startswith("backbone.") or key in options}
+        keys["backbone.name"] = backbone
     if name.startswith("bc"):
-        keys = {key: value for key, value in complete(first).items() if not key.startswith("condition.")}
-        return keys | {"condition.name": "none"} | ({"top_fraction": TOP_FRACTION} if name == "bc-10%" else {})
-    known = {f"backbone.{field.name}" for field in fields(registered(name).config)} | {MATCH}
-    known -= {"backbone.convolution"}  # it would give the control a memory
-    keys = {key: value for key, value in first.items() if not key.startswith("backbone.") or key in known}
-    return keys | {"backbone.name": name}
+        keys = {key: value for key, value in keys.items() if not key.startswith("condition.")}
+        keys["condition.name"] = "none"
+    if name == "bc-10%":
+        keys["top_fraction"] = TOP_FRACTION
+    return keys

@@ -1,119 +1,120 @@
-"""The spec of a dataset: its evaluation environment, the normalisation of its scores and its target returns."""
+"""The spec of a dataset: everything that evaluation and reports need to know about it, without the data."""
 
-import json
 import math
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Text, Tuple
-from minari.serialization import deserialize_space, serialize_space
+from gymnasium.spaces import Box
 
-from decision_rnn.data.layouts import TEXT
+from decision_rnn.data.spaces import Spaces, described_spaces, read_spaces
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 REACHED, ASKED = "achieved_goal", "desired_goal"
 """The entries of observations of Gymnasium-Robotics' `GoalEnv`."""
 D4RL_REFERENCES = (
-    "the dataset has no reference scores, those used are D4RL's for the same task, our choice: "
-    "compare with no score on D4RL's data"
+    "the dataset defines no reference scores, so D4RL's for the same task are used; do not compare with scores on "
+    "D4RL's data"
 )
 
 
-def described_spaces(observations: gymnasium.Space[Any] | None, actions: gymnasium.Space[Any] | None) -> dict[str, str]:
-    """Spaces in the form of `DatasetSpec.spaces`, without those that are not known."""
-    spaces = {"observation": observations, "action": actions}
-    return {kind: serialize_space(_described(space)) for kind, space in spaces.items() if space is not None}
-
-
-def _described(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-    """A space that Minari's JSON can describe: with plain text in place of Minigrid's, which agents do not read."""
-    if isinstance(space, Dict):
-        return _dict_in_order((key, _described(entry)) for key, entry in space.spaces.items())
-    if isinstance(space, Tuple):
-        return Tuple([_described(entry) for entry in space.spaces])
-    return Text(1) if type(space).__name__ in TEXT else space
-
-
-def read_space(described: str) -> gymnasium.Space[Any]:
-    """The space that Minari's JSON describes; the entries of a Dict have the order in which they are written there,
-    which is that of the columns in which its values are stored."""
-    return _read(json.loads(described))
-
-
-def read_spaces(described: Mapping[str, str] | None) -> dict[str, gymnasium.Space[Any]]:
-    """The spaces that `described_spaces` describes, by kind."""
-    return {kind: read_space(space) for kind, space in (described or {}).items()}
-
-
-def _read(described: dict[str, Any]) -> gymnasium.Space[Any]:
-    if described["type"] == "Dict":
-        return _dict_in_order((key, _read(entry)) for key, entry in described["subspaces"].items())
-    if described["type"] == "Tuple":
-        return Tuple([_read(entry) for entry in described["subspaces"]])
-    return deserialize_space(described)
-
-
-def _dict_in_order(entries: Iterable[tuple[str, gymnasium.Space[Any]]]) -> Dict:
-    return Dict(OrderedDict(entries))  # Gymnasium sorts the keys of a plain dictionary
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-    """The evaluation environment, reference scores and target returns of a dataset.
+    """The evaluation environment, reference scores, target returns and contents of a dataset, as its source states.
 
-    `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score = 100 * (return - min) /
-    (max - min). `target_returns` are the targets of evaluation and `return_scale` divides returns-to-go, as in the
-    Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence on where the references come from
-    and which scores ours may be compared with.
+    Checkpoints, results and comparisons hold it, since they outlive the data.
 
-    `spaces` are the Gymnasium spaces of an observation and an action in Minari's JSON; None in checkpoints of
-    version 0.2, and for your own data until they are opened. Read them as `observation_space` and `action_space`.
-
-    `environment_id` is None for data of no environment, such as a robot's: agents trained on them are not evaluated.
-
-    `requirements` are the packages that the dataset declares for its environment, in pip's syntax.
-    `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
-    `additional_wrappers`), None if it gives none. Both are read from third-party files:
-    `environments.check_environment` checks them.
-
-    `tasks` is how many tasks the environment has in turn: `reset(seed=s)` begins number s % tasks.
+    Attributes:
+        name: The full name, including the source.
+        environment_id: The Gymnasium id of the environment; None for data of no environment, such as a robot's, on
+            which agents are trained but not evaluated.
+        reference_min: The return that scores 0.
+        reference_max: The return that scores 100.
+        score_meaning: What scores of 0 and 100 mean, in words.
+        comparable: Where the references come from, and which scores may be compared with.
+        target_returns: The target returns of evaluation.
+        return_scale: Divides returns-to-go, as in the Decision Transformer (Chen et al. 2021, appendix A).
+        spaces: The spaces of an observation and an action in Minari's JSON; `observation_space` and `action_space` are
+            the same as objects.
+        fingerprint: SHA-256 of the data.
+        return_mean: Mean of the episodes' undiscounted returns; `return_sd`, `return_min` and `return_max` likewise.
+        longest_episode: The steps of the longest episode.
+        time_limit: The steps after which episodes were truncated, if most that were truncated have this length.
+        notes: What a reader of the scores should know about the data, in sentences.
+        requirements: The packages that the dataset declares for its environment, in pip's syntax.
+        environment_settings: Its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
+            `additional_wrappers`), None if it gives none. Both are read from third-party files and are checked by
+            `check_environment`.
+        tasks: How many tasks the environment has in turn: `reset(seed=s)` begins number s % tasks.
     """
 
     name: str
     environment_id: str | None
     reference_min: float
     reference_max: float
+    score_meaning: str
+    comparable: str
     target_returns: tuple[float, ...]
     return_scale: float
-    comparable: str
-    requirements: tuple[str, ...] = field(default=(), kw_only=True)
-    environment_settings: dict[str, Any] | None = field(default=None, kw_only=True)
-    spaces: dict[str, str] | None = field(default=None, kw_only=True)
-    tasks: int = field(default=1, kw_only=True)
+    spaces: dict[str, str]
+    fingerprint: str
+    return_mean: float
+    return_sd: float
+    return_min: float
+    return_max: float
+    longest_episode: int | None = None
+    time_limit: int | None = None
+    notes: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    environment_settings: dict[str, Any] | None = None
+    tasks: int = 1
+
+    @cached_property
+    def _spaces(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+        return read_spaces(self.spaces)
 
     @property
-    def observation_space(self) -> gymnasium.Space[Any] | None:
-        """The space of an observation; None if it is not known."""
-        return self._space("observation")
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """The space of an observation."""
+        return self._spaces[0]
 
     @property
-    def action_space(self) -> gymnasium.Space[Any] | None:
-        """The space of an action; None if it is not known."""
-        return self._space("action")
+    def action_space(self) -> gymnasium.Space[Any]:
+        """The space of an action; every entry of a box has finite bounds."""
+        return self._spaces[1]
 
-    def _space(self, kind: str) -> gymnasium.Space[Any] | None:
-        described = (self.spaces or {}).get(kind)
-        return None if described is None else read_space(described)
+    @property
+    def score_mean(self) -> float:
+        """Mean normalised score of the episodes."""
+        return float(self.normalised(self.return_mean))
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
         """The scores of returns: 0 is `reference_min`, 100 `reference_max` (Fu et al., "D4RL", 2020)."""
         span = self.reference_max - self.reference_min
         return 100.0 * (np.asarray(returns, np.float64) - self.reference_min) / span
+
+    def contains(self, target_return: float | None) -> bool | None:
+        """Whether a return is inside the data's range; None without a return, and for `auto`, which is infinite."""
+        if target_return is None or target_return == math.inf:
+            return None
+        return self.return_min <= target_return <= self.return_max
+
+    def check_contents(self, store: EpisodeStore, subject: object, remedy: str) -> None:
+        """Raise InputError if the store has other contents than those described here.
+
+        Args:
+            store: The current dataset.
+            subject: What was trained on the dataset, for the message.
+            remedy: What to do about it, for the message.
+        """
+        if store.fingerprint != self.fingerprint:
+            raise InputError(
+                f"{subject} was trained on other contents of {self.name} (fingerprint {self.fingerprint[:12]}, "
+                f"now {store.fingerprint[:12]}): {remedy}"
+            )
 
 
 @dataclass(frozen=True)
@@ -132,14 +133,20 @@ class MujocoTask:
     reference_min: float
     reference_max: float
     target_returns: tuple[float, float]
-    return_scale: float = 1000.0
 
-    def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
-        """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
-        scale = (self.reference_min, self.reference_max, self.target_returns, self.return_scale)
-        observations = Box(-np.inf, np.inf, (observation_dim or self.observation_dim,))
-        spaces = described_spaces(observations, Box(-1.0, 1.0, (self.action_dim,)))
-        return DatasetSpec(name, environment_id, *scale, comparable, spaces=spaces)
+    def spaces(self, observation_dim: int | None = None) -> Spaces:
+        """The spaces of a dataset of this task, whose observations may have more numbers than the task's."""
+        return Box(-np.inf, np.inf, (observation_dim or self.observation_dim,)), Box(-1.0, 1.0, (self.action_dim,))
+
+    def scores(self) -> dict[str, Any]:
+        """The fields of a `DatasetSpec` that the task determines."""
+        return {
+            "reference_min": self.reference_min,
+            "reference_max": self.reference_max,
+            "score_meaning": "0 is a random policy, 100 an expert",
+            "target_returns": self.target_returns,
+            "return_scale": 1000.0,
+        }
 
 
 TASKS = {
@@ -176,41 +183,50 @@ def observation_index(mask: str, environment_id: str | None) -> np.ndarray | Non
     return np.arange(task.positions)
 
 
-def column_names(store: EpisodeStore, kind: str) -> list[str]:
-    """The names of the entries of `observations` or `actions`, if the data are a log whose columns are the entries."""
-    names: list[str] = store.manifest["source"].get("columns", {}).get(kind, [])
-    size = {"observations": store.observation_dim, "actions": store.action_dim}[kind]
-    return names if len(names) == size else []  # the choices of one column are many entries
+def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
+    """The spec of a dataset, read from its store, except for the fields that its source states.
 
-
-def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
-    """The spec of a dataset that is not predefined, read from its store.
-
-    The references are the source's own if it has any, otherwise D4RL's if the task is in `TASKS`, otherwise the lowest
+    The references are the store's own if it has any, otherwise D4RL's if the task is in `TASKS`, otherwise the lowest
     and highest return in the data. The target returns are the task's, otherwise the highest and the median return in
     the data.
     """
-    task, source, statistics = task_of(store.environment_id), store.manifest["source"], store.manifest["statistics"]
+    statistics = store.statistics
+    truncated = store.episode_lengths[store.truncated & ~store.terminated]
+    fields = {
+        **_scores_of_data(statistics),
+        "environment_id": store.environment_id,
+        "spaces": described_spaces(store.observation_space, store.action_space),
+        "fingerprint": store.fingerprint,
+        **{key: statistics[key] for key in ("return_mean", "return_sd", "return_min", "return_max")},
+        "longest_episode": int(store.episode_lengths.max()),
+        "time_limit": int(truncated.max()) if len(truncated) and np.mean(truncated == truncated.max()) >= 0.5 else None,
+        "notes": tuple(store.source.get("notes", ())),
+        "requirements": tuple(store.source.get("requirements", ())),
+        "environment_settings": store.source.get("environment_settings"),
+    }
+    task = task_of(store.environment_id)
+    if task is not None:
+        fields |= {**task.scores(), "comparable": D4RL_REFERENCES}
+    if references := store.source.get("reference_scores"):
+        fields |= {
+            "reference_min": references[0],
+            "reference_max": references[1],
+            "score_meaning": f"0 is a return of {references[0]:g}, 100 one of {references[1]:g}, as the dataset states",
+            "comparable": "the reference scores are the dataset's own: compare with scores on the same dataset",
+        }
+    return DatasetSpec(name=name, **{**fields, **stated})
+
+
+def _scores_of_data(statistics: dict[str, float]) -> dict[str, Any]:
+    """References, targets and scale from the returns in the data."""
     low, high = statistics["return_min"], statistics["return_max"]
     largest = max(abs(low), abs(high))
-    references = (low, high if high > low else low + 1.0)
-    targets = (high, statistics["return_p50"])
-    scale = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
-    comparable = "the scale is that of these data alone: compare with no paper's scores"
-    if task is not None:
-        references, comparable = (task.reference_min, task.reference_max), D4RL_REFERENCES
-        targets, scale = task.target_returns, task.return_scale
-    if source.get("reference_scores"):
-        references = source["reference_scores"]
-        comparable = "the reference scores are the dataset's own: compare with scores on the same dataset"
-    return DatasetSpec(
-        name,
-        store.environment_id,
-        *references,
-        targets,
-        scale,
-        comparable,
-        requirements=tuple(source.get("requirements", ())),
-        environment_settings=source.get("environment_settings"),
-        spaces=source.get("spaces") or None,
-    )
+    highest = "its highest" if high > low else f"a return of {low + 1:g}"
+    return {
+        "reference_min": low,
+        "reference_max": high if high > low else low + 1.0,
+        "score_meaning": f"0 is the data's lowest return, 100 {highest}",
+        "comparable": "scores are scaled to these data alone and are not comparable with published ones",
+        "target_returns": (high, statistics["return_p50"]),
+        "return_scale": 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0,
+    }

@@ -1,29 +1,28 @@
-"""EpisodeStore: the episodes of a dataset end to end in one flat, memory-mapped, verified table."""
+"""EpisodeStore: the episodes of a dataset end to end in one flat, memory-mapped table."""
 
+import contextlib
+import copy
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
-from decision_rnn.data.episode import Episode
-from decision_rnn.data.verification import CacheError, sha256_of, sha256_of_json, verify_files
-from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
+from decision_rnn.data.cache import CacheError, cache_root, sha256_of, sha256_of_json
+from decision_rnn.data.episode import Episode, as_episodes
+from decision_rnn.data.spaces import KINDS, bounded_spaces, described_spaces, layouts_of, read_spaces
+from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, Moments, column_layout, write_arrays
 from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.files import new_directory
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.files import locked, new_directory, remove_directory
+from decision_rnn.utils.messages import counted, warn
 
-FORMAT = 3  # version of the files below; incremented when their layout or meaning changes
+FORMAT = 4  # version of the files below; incremented when their layout or meaning changes
 MANIFEST = "manifest.json"
-
-
-def cache_root() -> Path:
-    """The folder of everything that can be regenerated: `$DECISION_RNN_CACHE`, or `~/.cache/decision_rnn`."""
-    return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
 
 
 class EpisodeStore:
@@ -34,29 +33,43 @@ class EpisodeStore:
     step), action (A), reward (1), timestep (1: steps since the episode's start), reset (1: 1.0 at an episode's first
     step).
 
-    `table` is mapped copy-on-write: it takes no memory, and the file is never changed. `offsets` (episodes + 1,) int64
-    are the first rows of the episodes and the table's end. `terminated` and `truncated` (episodes,) bool are separate;
-    an episode with neither is partial. `final_observations` (episodes, O) float32 are the observations after the last
-    actions. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest absolute value in
-    the actions. `read_episodes` has the original rewards, float64: float32 ones would not reproduce the returns-to-go
-    exactly.
+    `len(store)` is the number of episodes, `store[i]` the i-th `Episode`, and iteration yields all of them, with the
+    original rewards, float64: a store written from them has identical arrays.
 
-    `name` is that of the dataset which the store holds in full, if it was opened or written by name.
-
-    `file` is the table on disk, in which the episodes begin at `first_rows` (episodes,) int64; the two are `table` and
-    `offsets[:-1]`, except in a `Selection`.
+    Attributes:
+        name: The name of the dataset that the store holds in full; None if it was opened in another way.
+        environment_id: The Gymnasium id of the environment; None if there is none, such as for a robot.
+        source: Where the episodes come from, as plain JSON.
+        fingerprint: SHA-256 of the training data.
+        observation_space: The space of an observation.
+        action_space: The space of an action; every entry of a box has finite bounds.
+        stated_spaces: The two spaces, None for one that the writer did not know.
+        observation_mean: (O,) float64; `observation_std` likewise.
+        table: (steps, columns) float32, mapped copy-on-write: it takes no memory, and the file is never changed. A copy
+            for a store made by `select`.
+        offsets: (episodes + 1,) int64, the first rows of the episodes and the table's end.
+        terminated: (episodes,) bool; `truncated` likewise. An episode with neither is partial.
+        final_observations: (episodes, O) float32, the observations after the last actions.
+        episode_returns: (episodes,) float64, undiscounted.
+        file: The table on disk, in which the episodes begin at `first_rows` (episodes,) int64; these are `table` and
+            `offsets[:-1]`, except for a store made by `select`.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
-        """Map the files of a verified store; callers use `open` or `write`."""
-        self.path = path
+        """Map the files of a store; callers use `open` or `write`."""
+        self.path, self.manifest = path, manifest
         self.name: str | None = None
-        self.manifest = manifest
         self.environment_id: str | None = manifest["environment_id"]
+        self.source: dict[str, Any] = manifest["source"]
+        self.fingerprint: str = manifest["fingerprint"]
         self.observation_dim: int = manifest["observation_dim"]
         self.action_dim: int = manifest["action_dim"]
         self.columns = column_layout(self.observation_dim, self.action_dim)
-        self.largest_action: float = manifest["largest_action"]
+        self.observation_space, self.action_space = read_spaces(manifest["spaces"])
+        self.stated_spaces = tuple(
+            space if kind in manifest["stated_spaces"] else None
+            for kind, space in zip(KINDS, (self.observation_space, self.action_space), strict=True)
+        )
         self.observation_mean = np.array(manifest["observation_mean"], np.float64)
         self.observation_std = np.array(manifest["observation_std"], np.float64)
         self.file: np.memmap = np.load(path / TABLE, mmap_mode="c")
@@ -68,26 +81,31 @@ class EpisodeStore:
         self.episode_returns: np.ndarray = np.load(path / RETURNS)
 
     def __repr__(self) -> str:
-        sizes = f"{counted(self.episodes, 'episode')}, {counted(self.steps, 'step')}"
-        return f"{type(self).__name__}({str(self.path)!r}, {sizes})"
+        return f"EpisodeStore({str(self.path)!r}, {counted(len(self), 'episode')}, {counted(self.steps, 'step')})"
 
-    @cached_property
-    def table(self) -> np.ndarray:
-        """(steps, columns) float32; of a selection, a copy."""
-        return self.file
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the training data."""
-        return str(self.manifest["fingerprint"])
+    def __getitem__(self, index: int) -> Episode:
+        return self._episode(range(len(self))[index], np.load(self.path / REWARDS, mmap_mode="r"))
+
+    def __iter__(self) -> Iterator[Episode]:
+        rewards = np.load(self.path / REWARDS, mmap_mode="r")
+        return (self._episode(index, rewards) for index in range(len(self)))
+
+    @property
+    def num_episodes(self) -> int:
+        return len(self)
 
     @property
     def steps(self) -> int:
         return int(self.offsets[-1])
 
-    @property
-    def episodes(self) -> int:
-        return len(self.offsets) - 1
+    @cached_property
+    def table(self) -> np.ndarray:
+        if len(self.file) == self.steps:
+            return self.file
+        return np.concatenate([self.file[rows] for rows in self.episode_rows()])
 
     @property
     def observations(self) -> np.ndarray:
@@ -109,10 +127,57 @@ class EpisodeStore:
         """(episodes,) int64, in steps."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def statistics(self) -> dict[str, float]:
+        """Mean, standard deviation, extremes and percentiles of the episodes' returns, and of their lengths."""
+        values = {f"return_p{q}": np.percentile(self.episode_returns, q) for q in (10, 50, 90)}
+        for name, numbers in (("return", self.episode_returns), ("length", self.episode_lengths)):
+            values |= {f"{name}_mean": numbers.mean(), f"{name}_sd": numbers.std()}
+            values |= {f"{name}_min": numbers.min(), f"{name}_max": numbers.max()}
+        return {name: float(value) for name, value in values.items()}
+
+    def entry_names(self, kind: str) -> list[str]:
+        """The names of the entries of `observations` or `actions`, which a log has; empty if there are none."""
+        names: list[str] = self.source.get("columns", {}).get(kind, [])
+        size = {"observations": self.observation_dim, "actions": self.action_dim}[kind]
+        return names if len(names) == size else []  # the choices of one column are many entries
+
     def episode_rows(self) -> Iterator[slice]:
         """The rows of each episode in `file`."""
         for first, length in zip(self.first_rows.tolist(), self.episode_lengths.tolist(), strict=True):
             yield slice(first, first + length)
+
+    def _episode(self, index: int, rewards: np.ndarray) -> Episode:
+        first, length = int(self.first_rows[index]), int(self.offsets[index + 1] - self.offsets[index])
+        rows = slice(first, first + length)
+        steps = self.file[rows]
+        return Episode(
+            np.concatenate([steps[:, self.columns["observation"]], self.final_observations[index : index + 1]]),
+            steps[:, self.columns["action"]],
+            rewards[rows],
+            terminated=bool(self.terminated[index]),
+            truncated=bool(self.truncated[index]),
+        )
+
+    def select(self, mask: np.ndarray, note: str | None = None) -> "EpisodeStore":
+        """The episodes where `mask` (episodes,) bool is true, in their order; nothing is written or copied.
+
+        The spaces are those of the whole store; `note` is added to the notes of its source.
+        """
+        selection = copy.copy(self)
+        selection.__dict__.pop("table", None)
+        selection.__dict__.pop("statistics", None)
+        selection.name = None
+        selection.offsets = np.concatenate([[0], np.cumsum(self.episode_lengths[mask])])
+        for name in ("first_rows", "terminated", "truncated", "final_observations", "episode_returns"):
+            setattr(selection, name, getattr(self, name)[mask])
+        selection.source = {**self.source, "notes": [*self.source.get("notes", []), *([note] if note else [])]}
+        selection.fingerprint = sha256_of_json([self.fingerprint, np.flatnonzero(mask).tolist()])
+        moments = Moments()
+        for rows in selection.episode_rows():
+            moments.add(self.file[rows, self.columns["observation"]])
+        selection.observation_mean, selection.observation_std = moments.finish()
+        return selection
 
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
@@ -122,28 +187,17 @@ class EpisodeStore:
             to_go[start:stop] = np.cumsum(rewards[rows][::-1])[::-1]
         return to_go
 
-    def read_episodes(self) -> Iterator[Episode]:
-        """Yield the episodes; a store written from them has identical arrays."""
-        rewards = np.load(self.path / REWARDS, mmap_mode="r")
-        for index, rows in enumerate(self.episode_rows()):
-            steps = self.file[rows]
-            yield Episode(
-                np.concatenate([steps[:, self.columns["observation"]], self.final_observations[index : index + 1]]),
-                steps[:, self.columns["action"]],
-                rewards[rows],
-                terminated=bool(self.terminated[index]),
-                truncated=bool(self.truncated[index]),
-            )
-
     @classmethod
     def open(cls, path: Path) -> "EpisodeStore":
-        """Open the store in `path` after checking that each file matches its manifest: see verification.py.
+        """Open the store in `path` after checking the sizes of its files.
 
-        Raises CacheError, naming the file, if anything is missing, truncated or changed.
+        Raises CacheError, naming the file, if anything is missing, truncated or of another format.
         """
         try:
-            manifest = read_manifest(path)
-            verify_files(path, manifest["files"])
+            manifest = _read_manifest(path)
+            for name, file in manifest["files"].items():
+                if not (path / name).is_file() or (path / name).stat().st_size != file["bytes"]:
+                    raise CacheError(f"{path / name} is missing or not of {file['bytes']} bytes", path)
             return cls(path, manifest)
         except (InputError, OSError):
             raise
@@ -152,18 +206,21 @@ class EpisodeStore:
             raise CacheError(f"{path} is not an episode store ({reason})", path) from None
 
     def verify(self) -> None:
-        """Hash every file of the store again; raises CacheError naming a file that has changed since it was written."""
-        verify_files(self.path, read_manifest(self.path)["files"], afresh=True)
+        """Hash every file of the store; raises CacheError naming one that has changed since it was written."""
+        for name, file in _read_manifest(self.path)["files"].items():
+            if sha256_of(self.path / name) != file["sha256"]:
+                raise CacheError(f"{self.path / name} is corrupt: its SHA-256 is not that of the manifest", self.path)
 
     @classmethod
     def write(
         cls,
         path: Path,
-        episodes: Iterable[Episode],
+        episodes: Iterable[Any],
         *,
         environment_id: str | None,
         source: dict[str, Any],
-        sizes: Sequence[int | None] = (None, None),
+        spaces: Sequence[gymnasium.Space[Any] | None] = (None, None),
+        label: str | None = None,
     ) -> "EpisodeStore":
         """Write `episodes`, one at a time, as a store in the new folder `path`, and open it.
 
@@ -171,50 +228,127 @@ class EpisodeStore:
 
         Args:
             path: The folder.
-            episodes: The episodes, all from one environment.
+            episodes: The episodes, all from one environment, as for `as_episodes`.
             environment_id: Its Gymnasium id; None if it has none, such as a robot.
             source: Where the episodes come from, as plain JSON, kept in the manifest.
-            sizes: The sizes of an observation and an action; None is that of the first episode.
+            spaces: The spaces of an observation and an action; None for vectors of the first episode's size, with the
+                range of the data as bounds of actions.
+            label: What the episodes are called in messages; by default, the folder.
 
         Raises:
-            InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or of other sizes.
+            InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or not of the
+                spaces.
         """
+        label = label or f"{path} ({environment_id or 'no environment'})"
+        layouts = layouts_of(spaces, label)
+        sizes = [None if layout is None else layout.size for layout in layouts]
         with new_directory(path) as folder:
-            numbers = write_arrays(folder, episodes, f"{path} ({environment_id or 'no environment'})", sizes)
+            numbers, action_range = write_arrays(folder, as_episodes(episodes, label, layouts), label, sizes)
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,
                 "environment_id": environment_id,
                 "source": source,
+                "spaces": described_spaces(*bounded_spaces(spaces, numbers["observation_dim"], *action_range)),
+                "stated_spaces": [kind for kind, space in zip(KINDS, spaces, strict=True) if space is not None],
                 **numbers,
                 "files": files,
-                "fingerprint": fingerprint_of(files),
+                # Of the training data: rewards and returns follow from them, except for their last bits.
+                "fingerprint": sha256_of_json({n: f for n, f in files.items() if n not in (REWARDS, RETURNS)}),
             }
-            manifest["checksum"] = sha256_of_json(manifest)
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
         return cls.open(path)
 
 
-def fingerprint_of(files: dict[str, Any]) -> str:
-    """The fingerprint of a store, from the size and SHA-256 of each of its files by name.
-
-    Only the training data count; rewards and returns follow from it, except for their last bits.
-    """
-    return sha256_of_json({name: file for name, file in files.items() if name not in (REWARDS, RETURNS)})
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the store in `path`, without verifying arrays; raises CacheError if it is missing or damaged."""
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of the store in `path`; raises CacheError if it is missing, damaged or of another format."""
     file = path / MANIFEST
-    if not file.is_file():
-        raise CacheError(f"{file} does not exist", path)
     try:
         manifest: dict[str, Any] = json.loads(file.read_bytes())
-        checksum = manifest.pop("checksum")
-    except (ValueError, AttributeError, KeyError, TypeError):
+        version = manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError):
         raise CacheError(f"{file} is not the manifest of an episode store", path) from None
-    if sha256_of_json(manifest) != checksum:
-        raise CacheError(f"{file} is corrupt, its checksum does not match", path)
-    if manifest["format"] != FORMAT:
-        raise CacheError(f"{file} has format {manifest['format']}, not {FORMAT}", path)
+    if version != FORMAT:
+        raise CacheError(f"{file} has format {version}, expected {FORMAT}", path)
     return manifest
+
+
+def top_episodes(store: EpisodeStore, fraction: float) -> EpisodeStore:
+    """The given fraction of a store's episodes with the highest undiscounted returns; for 1, `store` itself.
+
+    Their number is rounded down, but at least one; of equal returns, earlier episodes are preferred. They keep their
+    order.
+
+    Behaviour cloning on it is filtered behaviour cloning: %BC of Chen et al., "Decision Transformer" (2021), section
+    5.1, and `any_percent_bc.py` of CORL. %BC takes a fraction of the steps, from the best episode on, so fewer episodes
+    if they are long; CORL takes a fraction of the episodes as here, but ranks them by discounted return and leaves out
+    a partial last one. Here observations are normalised with the statistics of the selected episodes.
+
+    Args:
+        store: All of the episodes.
+        fraction: Above 0, at most 1.
+    """
+    if fraction == 1:
+        return store
+    # Exact decimal arithmetic: 0.29 * 100 is less than 29 in floating point.
+    count = max(1, int(Fraction(repr(float(fraction))) * len(store)))
+    mask = np.zeros(len(store), bool)
+    mask[np.argsort(-store.episode_returns, kind="stable")[:count]] = True
+    return store.select(mask)
+
+
+def complete_episodes(store: EpisodeStore) -> EpisodeStore:
+    """The episodes that terminated or were truncated; if all did, `store` itself. InputError if none did."""
+    complete = store.terminated | store.truncated
+    if complete.all():
+        return store
+    if not complete.any():
+        raise InputError(f"{store.path} has only partial episodes: --partial drop would leave none.")
+    steps = store.episode_lengths[~complete].sum()
+    partial = f"{(~complete).sum():,} of {counted(len(store), 'episode')} ({counted(steps, 'step')})"
+    return store.select(complete, f"{partial} were partial and are dropped")
+
+
+def store_folder(name: str) -> Path:
+    """The folder of the converted store of the dataset `name`, of the current format."""
+    return cache_root() / f"stores-{FORMAT}" / name
+
+
+def open_or_make(
+    name: str, is_current: Callable[[dict[str, Any]], bool], make: Callable[[Path], EpisodeStore]
+) -> EpisodeStore:
+    """The converted store of `name`. If several processes need it at once, one makes it and the others wait.
+
+    Args:
+        name: The name of the dataset.
+        is_current: Whether a store whose manifest has this `source` need not be made again.
+        make: Makes the store in the given folder; called if there is no store, or no valid one.
+
+    Raises:
+        InputError: If the store has to be made and the cache cannot be written.
+    """
+    path = store_folder(name)
+    with contextlib.suppress(CacheError):
+        return _open_current(path, is_current)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(cache_root() / "locks" / name))
+        except OSError as error:
+            raise InputError(
+                f"cannot write into the cache {cache_root()}: {error.strerror}. Choose a folder by DECISION_RNN_CACHE."
+            ) from None
+        if path.exists():
+            try:
+                return _open_current(path, is_current)  # another process may have made it by now
+            except CacheError as error:
+                warn(f"{error.fault}; making it again")
+                remove_directory(path)
+        return make(path)
+
+
+def _open_current(path: Path, is_current: Callable[[dict[str, Any]], bool]) -> EpisodeStore:
+    store = EpisodeStore.open(path)
+    with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
+        if is_current(store.source):
+            return store
+    raise CacheError(f"{path} was made from something else, or by another recipe", path)

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from decision_rnn.data.cache import cache_root, sha256_of_json
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.store import cache_root
-from decision_rnn.data.verification import sha256_of_json
 from decision_rnn.utils.files import remove_directory, write_atomically
 from decision_rnn.utils.messages import warn
 

@@ -1,14 +1,13 @@
-"""What in a dataset makes agents act badly although every number is valid."""
+"""Warnings about valid but harmful data: constant entries, precision lost in float32, identical returns."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Dict
+from gymnasium.spaces import Box, Dict
 
 from decision_rnn.data.layouts import Layout, numbered
-from decision_rnn.data.spec import ASKED, REACHED, column_names
+from decision_rnn.data.spaces import share_outside
+from decision_rnn.data.spec import ASKED, REACHED
 from decision_rnn.data.store import EpisodeStore
 
 SHOWN = 5
@@ -19,51 +18,63 @@ LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
 
 
-def odd_entries(
-    store: EpisodeStore, seen: np.ndarray | None = None, observations: gymnasium.Space[Any] | None = None
-) -> Iterator[str]:
-    """A sentence on the observation entries that never change, and one on those whose changes float32 does not hold.
+def warn_of_observations(store: EpisodeStore, visible: np.ndarray | None = None) -> Iterator[str]:
+    """Sentences on the observation entries that never change, and on those whose changes float32 does not hold.
 
     Args:
         store: The dataset.
-        seen: The indices of the observation entries that the agent sees; None for all.
-        observations: The space of the observations, if it is not a vector of numbers.
+        visible: The indices of the observation entries that the agent sees; None for all.
     """
-    entries = np.arange(store.observation_dim) if seen is None else seen
-    layout = Layout.of_size(store.observation_dim)
-    if observations is not None:
-        layout = Layout.of_space(observations, "observations")
+    layout = Layout.of_space(store.observation_space, "observations")
+    entries = np.arange(store.observation_dim) if visible is None else visible
     entries = entries[~layout.categorical[entries]]  # a choice may well never be made
-    names = column_names(store, "observations") or layout.names
+    names = store.entry_names("observations") or layout.names
     mean, std = np.abs(store.observation_mean[entries]), store.observation_std[entries]
     lost = (mean >= UNRESOLVED) & (std < LEVELS * np.spacing(mean.astype(np.float32)))
-    known = store.manifest["source"].get("constant_entries", ())  # to the source, and the same in the environment
-    constant = (std == 0) & ~lost & ~np.isin(entries, known)
+    expected = store.source.get("constant_entries", ())  # constant in the environment too
+    constant = (std == 0) & ~lost & ~np.isin(entries, expected)
     if constant.any():
         yield (
-            f"{named_entries(entries[constant], names)} of the observations never changes in the data, and an agent "
-            "that meets another value there acts unpredictably: leave it out of the observations if it can differ"
+            f"{_named(entries[constant], names)} of the observations never changes in the data; the agent has never "
+            "seen another value, so drop this entry if it can change when the agent acts"
         )
     if lost.any():
         yield (
-            f"{named_entries(entries[lost], names)} of the observations is around {mean[lost].max():.3g}, where "
-            "float32 loses its changes: subtract its first value, as from a Unix time"
+            f"{_named(entries[lost], names)} of the observations is around {mean[lost].max():.3g}, where float32 loses "
+            "its changes; subtract the first value, as from a Unix time"
         )
 
 
-def equal_returns(store: EpisodeStore, observations: gymnasium.Space[Any] | None = None) -> Iterator[str]:
-    """A sentence if all episodes have the same return; `observations` as in `odd_entries`."""
-    returns = store.episode_returns
-    goals = isinstance(observations, Dict) and {REACHED, ASKED} <= set(observations.spaces)
+def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
+    """A sentence if all episodes have the same return."""
+    returns, space = store.episode_returns, store.observation_space
+    goals = isinstance(space, Dict) and {REACHED, ASKED} <= set(space.spaces)
     remedy = "--training.goal_relabeling hindsight" if goals else "--condition none, or add other episodes"
     if len(returns) > 1 and np.ptp(returns) <= 1e-6 * np.abs(returns).max():
         yield (
-            f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return tells the agent "
-            f"nothing: train with {remedy}"
+            f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return carries no information; "
+            f"train with {remedy}"
         )
 
 
-def named_entries(entries: np.ndarray, names: Sequence[str | None]) -> str:
+def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
+    """A sentence on the box to which actions are scaled, unless it is [-1, 1] and holds all of them."""
+    box = store.action_space
+    if not isinstance(box, Box):
+        return
+    outside = share_outside(store.actions, box)
+    if (box.low == -1).all() and (box.high == 1).all() and not outside:
+        return
+    fixed = np.flatnonzero(box.low.ravel() == box.high.ravel())
+    origin = ", their range in the data" if store.stated_spaces[1] is None else ""
+    alone = (
+        f"; {_named(fixed, store.entry_names('actions'))} has a single value and is held at it" if len(fixed) else ""
+    )
+    clipped = f"; in {outside:.1%} of the steps an action is outside and is clipped" if outside else ""
+    yield f"actions are scaled from {box.low.min():.3g} to {box.high.max():.3g}{origin}{alone}{clipped}"
+
+
+def _named(entries: np.ndarray, names: Sequence[str | None]) -> str:
     """`entry 3 (velocity)`, or `each of the entries 3, 5 (angle) and 12 more`; `names` are those of all entries."""
     listed = [numbered(entry, names) for entry in entries[:SHOWN]]
     if len(entries) == 1:

@@ -1,6 +1,5 @@
 """Writes the files of an episode store, one episode at a time: memory does not grow with their number."""
 
-import contextlib
 import io
 from array import array
 from collections.abc import Iterable, Sequence
@@ -59,72 +58,76 @@ class _GrowingArray:
         self.file.write(npy_header(self.dtype, (self.length, *self.row)))
 
 
-class RowSummary:
-    """Mean and standard deviation of the observations and the largest action, accumulated chunk by chunk."""
+class Moments:
+    """Mean and standard deviation of rows, accumulated chunk by chunk in float64."""
 
-    def __init__(self, columns: dict[str, slice]) -> None:
-        self.columns = columns
+    def __init__(self) -> None:
         self.pending: list[np.ndarray] = []
-        self.waiting = 0  # steps in `pending`
-        self.steps = 0
+        self.waiting = 0  # rows in `pending`
+        self.count = 0
         self.mean: Any = 0.0
         self.squares: Any = 0.0  # summed squared distances from the mean
-        self.largest_action = 0.0
 
     def add(self, rows: np.ndarray) -> None:
-        """Add an episode's rows of the table."""
+        """Add rows (n, columns)."""
         self.pending.append(rows)
         self.waiting += len(rows)
         if self.waiting >= CHUNK:
             self._merge()
 
-    def finish(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """Mean and standard deviation of the observations, (O,) float64, and the largest action."""
+    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation, (columns,) float64."""
         if self.pending:
             self._merge()
-        return self.mean, np.sqrt(self.squares / self.steps), self.largest_action
+        return self.mean, np.sqrt(self.squares / self.count)
 
     def _merge(self) -> None:
-        """Take in the pending rows, in float64, with the pairwise update of Chan, Golub and LeVeque (1983)."""
+        """Take in the pending rows with the pairwise update of Chan, Golub and LeVeque (1983)."""
         rows = np.concatenate(self.pending)
-        observations = rows[:, self.columns["observation"]]
-        mean = observations.mean(0, dtype=np.float64)
-        squares = ((observations - mean) ** 2).sum(0)
-        steps = self.steps + len(rows)
-        apart = mean - self.mean
-        self.squares = self.squares + squares + apart**2 * (self.steps * len(rows) / steps)
-        self.mean = self.mean + apart * (len(rows) / steps)
-        self.largest_action = max(self.largest_action, float(np.abs(rows[:, self.columns["action"]]).max(initial=0)))
-        self.pending, self.waiting, self.steps = [], 0, steps
+        mean = rows.mean(0, dtype=np.float64)
+        squares = ((rows - mean) ** 2).sum(0)
+        count = self.count + len(rows)
+        difference = mean - self.mean
+        self.squares = self.squares + squares + difference**2 * (self.count * len(rows) / count)
+        self.mean = self.mean + difference * (len(rows) / count)
+        self.pending, self.waiting, self.count = [], 0, count
 
 
 def write_arrays(
     folder: Path, episodes: Iterable[Episode], name: str, sizes: Sequence[int | None] = (None, None)
-) -> dict[str, Any]:
-    """Write the arrays of a store into `folder`; returns the sizes and statistics for its manifest.
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Write the arrays of a store into `folder`.
 
-    Raises InputError, with `name` for the store, if there are no episodes, or, naming the episode, if one is empty, not
-    finite or has other `sizes` of an observation and an action; None is that of the first.
+    Args:
+        folder: An empty folder.
+        episodes: The episodes.
+        name: The store, for messages.
+        sizes: The sizes of an observation and an action; None is that of the first episode.
+
+    Returns:
+        The sizes and the moments of the observations, for the manifest; and the least and largest actions, (2, A).
+
+    Raises:
+        InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or of other sizes.
     """
     lengths, returns = array("q"), array("d")
-    observation_dim, action_dim = sizes
     terminated, truncated, final = bytearray(), bytearray(), bytearray()
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context((folder / file).open("wb")) for file in (TABLE, REWARDS)]
+    moments = Moments()
+    with (folder / TABLE).open("wb") as table_file, (folder / REWARDS).open("wb") as rewards_file:
         for index, episode in enumerate(episodes):
             episode.validate(f"{name}: episode {index}")
-            shapes = (episode.observations.shape[1], episode.actions.shape[1])
-            needed = observation_dim, action_dim = observation_dim or shapes[0], action_dim or shapes[1]
-            if shapes != needed:
-                raise InputError(
-                    f"{name}: episode {index} has observations and actions of {shapes} numbers where {needed} are "
-                    "needed: all episodes of a dataset must come from one environment, which the dataset names"
-                )
+            shape = (episode.observations.shape[1], episode.actions.shape[1])
             if index == 0:
-                columns = column_layout(*needed)
-                summary = RowSummary(columns)
-                table = _GrowingArray(files[0], np.float32, (columns["reset"].stop,))
-                rewards = _GrowingArray(files[1], np.float64, ())
+                observation_dim, action_dim = (size or first for size, first in zip(sizes, shape, strict=True))
+                columns = column_layout(observation_dim, action_dim)
+                table = _GrowingArray(table_file, np.float32, (columns["reset"].stop,))
+                rewards = _GrowingArray(rewards_file, np.float64, ())
+                action_range = np.array([[np.inf], [-np.inf]]) * np.ones(action_dim)
+            if shape != (observation_dim, action_dim):
+                raise InputError(
+                    f"{name}: episode {index} has observations and actions of {shape} numbers, expected "
+                    f"{(observation_dim, action_dim)}. All episodes of a dataset come from one environment."
+                )
             rows = _rows(episode)
             table.append(rows)
             rewards.append(episode.rewards)
@@ -133,40 +136,24 @@ def write_arrays(
             returns.append(float(rows[:, columns["reward"]].sum(dtype=np.float64)))
             terminated.append(bool(episode.terminated))
             truncated.append(bool(episode.truncated))
-            summary.add(rows)
+            moments.add(rows[:, columns["observation"]])
+            actions = rows[:, columns["action"]]
+            action_range[0] = np.minimum(action_range[0], actions.min(0))
+            action_range[1] = np.maximum(action_range[1], actions.max(0))
         if not lengths:
-            raise InputError(f"{name} has no episodes: give at least one")
+            raise InputError(f"{name} has no episodes: expected at least one.")
         table.finish()
         rewards.finish()
-    mean, std, largest_action = summary.finish()
-    counted = np.frombuffer(lengths, np.int64)
-    ends = {key: np.frombuffer(flags, bool) for key, flags in (("terminated", terminated), ("truncated", truncated))}
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(counted)]))
+    mean, std = moments.finish()
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(np.frombuffer(lengths, np.int64))]))
     np.save(folder / RETURNS, np.frombuffer(returns))
     np.save(folder / FINAL, np.frombuffer(final, np.float32).reshape(len(lengths), -1))
-    for key, flags in ends.items():
-        np.save(folder / f"{key}.npy", flags)
-    return {
+    np.save(folder / "terminated.npy", np.frombuffer(terminated, bool))
+    np.save(folder / "truncated.npy", np.frombuffer(truncated, bool))
+    sizes_and_moments = {
         "observation_dim": observation_dim,
         "action_dim": action_dim,
         "observation_mean": mean.tolist(),
         "observation_std": std.tolist(),
-        "largest_action": largest_action,
-        "statistics": summarise(np.frombuffer(returns), counted, **ends),
     }
-
-
-def summarise(
-    returns: np.ndarray, lengths: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
-) -> dict[str, float | int]:
-    """The statistics of a dataset, from its episodes' returns (undiscounted), lengths (steps) and ends."""
-    values = {f"return_p{q}": np.percentile(returns, q) for q in (10, 50, 90)}
-    for name, numbers in (("return", returns), ("length", lengths)):
-        values |= {f"{name}_mean": numbers.mean(), f"{name}_sd": numbers.std()}
-    values |= {"return_min": returns.min(), "return_max": returns.max()}
-    counts = {"steps": lengths.sum(), "terminated": terminated.sum(), "truncated": truncated.sum()}
-    return {
-        "episodes": len(returns),
-        **{name: int(value) for name, value in counts.items()},
-        **{name: float(value) for name, value in values.items()},
-    }
+    return sizes_and_moments, action_range

@@ -135,6 +135,19 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
     return SeedScores(mean, float(low), float(high), "95% interval")
 
 
+def improvement_p_value(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> float:
+    """Two-sided p-value that the probability of `compare_over_datasets` is one half: the rank-sum test stratified by
+    dataset, where every dataset has the same weight.
+
+    The normal approximation with the variance of Mann and Whitney's U under the null hypothesis, (m + n + 1) / 12mn for
+    m and n runs without ties.
+    """
+    pairs = [(scores[name], others[name]) for name in scores]
+    excess = sum(probability_of_improvement(*pair) - 0.5 for pair in pairs)
+    variance = sum((len(a) + len(b) + 1) / (12 * len(a) * len(b)) for a, b in pairs)
+    return float(2 * stats.norm.sf(abs(excess) / np.sqrt(variance)))
+
+
 def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> PerformanceProfile:
     """The fraction of runs above each threshold, averaged over datasets (Agarwal et al., 2021, equation 2).
 

@@ -13,11 +13,9 @@ import torch
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.summary import DataSummary
 from decision_rnn.environments.environments import (
     check_environment,
     environment_spaces,
-    known_spaces,
     layouts_of,
     sizes_of,
 )
@@ -59,7 +57,7 @@ class EvaluatedPolicy:
 
     actor: Actor
     config: RunConfig
-    provenance: DataSummary
+    provenance: DatasetSpec
     step: int
     seconds: float
     parameters: int
@@ -149,7 +147,7 @@ def evaluate(
 
 
 def _target_result(
-    config: RunConfig, dataset: DataSummary, protocol: Protocol, target: float | None, episodes: RolloutResult
+    config: RunConfig, dataset: DatasetSpec, protocol: Protocol, target: float | None, episodes: RolloutResult
 ) -> TargetResult:
     scores = dataset.normalised(episodes.returns)
     if not np.isfinite(scores).all():
@@ -192,8 +190,6 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
         environment_id = check_environment(settings.environment_id)
         remedy = "choose an evaluation.environment_id with those of the data"
     spaces = data.observation_space, data.action_space
-    if data.spaces is None:  # as in checkpoints of version 0.2
-        spaces = known_spaces(data.environment_id, data.environment_settings) or spaces
     trained = sizes_of(layouts_of(spaces, data.name))
     here = sizes_of(layouts_of(environment_spaces(environment_id), environment_id))
     for kind, size, now in zip(("observations", "actions"), trained, here, strict=True):
@@ -205,13 +201,13 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
     return environment_id
 
 
-def step_limits(settings: EvaluationConfig, data: DataSummary) -> tuple[int | None, int | None]:
+def step_limits(settings: EvaluationConfig, data: DatasetSpec) -> tuple[int | None, int | None]:
     """The largest number of steps of an episode and that of the longest in the data, which is that of the data's
     environment alone."""
     return settings.max_episode_steps, data.longest_episode if settings.environment_id is None else None
 
 
-def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
+def summarise_data(data: DatasetSpec, config: RunConfig) -> DatasetSpec:
     """The data of a run as its result reports them: what hides a part of them limits what scores may be compared."""
     comparable, mask = data.comparable, config.observation.mask
     if mask != "none":
@@ -232,7 +228,7 @@ def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, 
     return result
 
 
-def checkpoint_settings(config: RunConfig, data: DataSummary) -> EvaluationConfig:
+def checkpoint_settings(config: RunConfig, data: DatasetSpec) -> EvaluationConfig:
     """How every checkpoint of a run is evaluated: with `evaluation.checkpoint_episodes`, at the first target return of
     the run and, unless it is capped to the same, at the best in the data."""
     settings = config.evaluation

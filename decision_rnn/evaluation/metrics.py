@@ -11,9 +11,9 @@ from decision_rnn.utils.errors import InputError, did_you_mean
 
 NAME = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
 TAKEN = {
-    *("variant", "dataset", "seed", "seeds", "control", "target_return", "role", "in_range", "episode", "return"),
+    *("variant", "dataset", "seed", "seeds", "control", "target_return", "roles", "in_range", "episode", "return"),
     *("score", "length", "low", "high", "spread", "reference", "difference", "difference_low", "difference_high"),
-    *("p_value", "verdict"),
+    *("p_value", "significant", "failed"),
 }
 """Names of other columns in the tables of a comparison."""
 

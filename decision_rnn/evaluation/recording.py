@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from decision_rnn.data.catalog import Dataset, open_dataset
+from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
@@ -71,7 +71,7 @@ def record(
             environment's own limit, or 10,000 if it has none.
 
     Returns:
-        The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
+        The dataset, which `train` accepts, and `decision-rnn train` by name; `.store` returns its episodes.
 
     Raises:
         InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made or has
@@ -83,11 +83,11 @@ def record(
         >>> def push(observation):  # the way the car already rolls: position, velocity
         ...     return np.where(observation[1:] > 0, 1.0, -1.0)
         >>> dataset = decision_rnn.record(push, "MountainCarContinuous-v0", "local/push", episodes=3, progress=False)
-        >>> dataset.name, dataset.open().episodes
+        >>> dataset.name, dataset.store.num_episodes
         ('local/push', 3)
 
         >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=2)
-        >>> decision_rnn.record(run, envs, "local/run", steps=100, target_return=90, progress=False).open().steps >= 100
+        >>> decision_rnn.record(run, envs, "local/run", steps=100, target_return=90, progress=False).store.steps >= 100
         True
     """
     quota = Quota(episodes, steps)
@@ -118,7 +118,7 @@ def record(
                 "train with evaluation.episodes 0"
             )
         if append and SOURCES["local"].folder(name).is_dir():
-            seed += open_dataset(name).open().episodes
+            seed += open_dataset(name).store.num_episodes
         act = _acting(policy, environment, target_return)
         if max_episode_steps is None and (limit := step_limit(environment, None)) is not None:
             warn(f"{title} has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")

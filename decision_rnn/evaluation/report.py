@@ -15,7 +15,7 @@ from decision_rnn.utils.parsing import AUTO, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.config import EvaluationConfig, RunConfig
-    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.data.spec import DatasetSpec
     from decision_rnn.evaluation.results import Protocol, Result, TargetResult
     from decision_rnn.evaluation.rollout import RolloutResult
     from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores
@@ -43,7 +43,7 @@ def format_number(value: float) -> str:
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
-def format_return(value: float, data: DataSummary, least: int = 0) -> str:
+def format_return(value: float, data: DatasetSpec, least: int = 0) -> str:
     """A return with as many decimals as the range of the data's returns asks for, at least `least`: none for returns in
     the thousands, two between 0 and 1."""
     spread = data.return_max - data.return_min
@@ -84,7 +84,7 @@ def format_result(result: Result) -> str:
         f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}{measured}",
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
-        f"± is one standard deviation over episodes; score {data.scale}",
+        f"± is one standard deviation over episodes; score {data.score_meaning}",
         *filter(None, map(describe_tasks, result.targets)),
         *filter(None, (describe_share(target, data) for target in result.targets)),
         *filter(None, (*map(describe_limit, result.targets), data.comparable, *data.notes, *result.remarks)),
@@ -104,7 +104,7 @@ def describe_tasks(target: TargetResult) -> str:
     return f"{_named(target)}: tasks 1 to {len(target.task_scores)} score {scores}"
 
 
-def describe_share(target: TargetResult, data: DataSummary) -> str:
+def describe_share(target: TargetResult, data: DatasetSpec) -> str:
     """How many episodes score 100, with Wilson's interval, where all others score 0, as where a goal is reached or not;
     empty elsewhere."""
     count, ends = len(target.returns), {data.reference_min, data.reference_max}
@@ -130,7 +130,7 @@ def describe_limit(target: TargetResult) -> str:
     return f"{name}: limited in {target.limited:.0%} of the steps, at first to {at_first} on average"
 
 
-def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
+def remarks(config: RunConfig, dataset: DatasetSpec, protocol: Protocol) -> Iterator[str]:
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
     returns = protocol.target_returns if config.takes_return else ()
@@ -162,7 +162,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         )
 
 
-def remark_on_limits(dataset: DataSummary, evaluation: EvaluationConfig | Protocol) -> str | None:
+def remark_on_limits(dataset: DatasetSpec, evaluation: EvaluationConfig | Protocol) -> str | None:
     """A sentence if the data's episodes were recorded under another time limit than they are evaluated under."""
     spec = registered(evaluation.environment_id or dataset.environment_id)
     own = None if spec is None else spec.max_episode_steps
@@ -176,7 +176,7 @@ def remark_on_limits(dataset: DataSummary, evaluation: EvaluationConfig | Protoc
     )
 
 
-def remark_on_cuts(data: DataSummary, protocol: Protocol, played: Sequence[RolloutResult]) -> Iterator[str]:
+def remark_on_cuts(data: DatasetSpec, protocol: Protocol, played: Sequence[RolloutResult]) -> Iterator[str]:
     """A sentence on the episodes that did not end within the largest number of steps, if there are any."""
     cut, lengths = (np.concatenate([getattr(of, name) for of in played]) for name in ("cut", "lengths"))
     if cut.any():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.training.checkpoint import TrainedAgent
@@ -61,7 +61,7 @@ class Protocol:
     metrics: tuple[str, ...] = ()
 
     @classmethod
-    def from_settings(cls, settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> "Protocol":
+    def from_settings(cls, settings: EvaluationConfig, data: DatasetSpec, config: RunConfig) -> "Protocol":
         """The protocol of an evaluation with these settings, for an agent trained on these data."""
         return cls(
             inference=settings.inference,
@@ -171,7 +171,7 @@ class Result(Measurements):
     """
 
     config: RunConfig
-    dataset: DataSummary
+    dataset: DatasetSpec
     protocol: Protocol
     environment_steps: int
 
@@ -251,7 +251,7 @@ def write_result(run: Path, result: Result) -> Path:
 def stored_result(
     run: Path,
     config: RunConfig,
-    data: DataSummary,
+    data: DatasetSpec,
     step: int,
     settings: EvaluationConfig,
 ) -> Result | None:
@@ -274,7 +274,7 @@ def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
     return list(_results(run, trained.config, trained.provenance, trained.step))
 
 
-def _results(run: Path, config: RunConfig, data: DataSummary, step: int) -> Iterator[Result]:
+def _results(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> Iterator[Result]:
     """The results of a checkpoint, in files with our names or the user's.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a

@@ -114,7 +114,7 @@ def rollout(
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
         max_episode_steps: As in `EvaluationConfig`.
-        longest_episode: As in `DataSummary`.
+        longest_episode: As in `DatasetSpec`.
         metrics: What else is measured in every episode.
 
     Returns:

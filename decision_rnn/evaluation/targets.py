@@ -7,7 +7,7 @@ import numpy as np
 
 from decision_rnn.agent import ConditionConfig
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import AUTO
 
@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 0.99999998."""
 
 
-def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequence[RunConfig]) -> tuple[float, ...]:
+def paper_returns(settings: EvaluationConfig, data: DatasetSpec, configs: Sequence[RunConfig]) -> tuple[float, ...]:
     """The target returns that the user named, or else those of the dataset's spec, which are the paper's; if all these
     agents see a limited return-to-go, `AUTO` in place of those beyond the data, and alone where none is asked for
     returns of the data. One that rounding alone tells from the data's best is that.
@@ -49,7 +49,7 @@ def check_limited(condition: ConditionConfig) -> None:
         raise InputError("the target auto needs a limited condition, such as condition.rtg_quantile above 0")
 
 
-def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
+def asked_returns(settings: EvaluationConfig, data: DatasetSpec, config: RunConfig) -> tuple[float, ...]:
     """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
     data's best; of an agent that sees a limited return-to-go, `AUTO` and those of the paper's that are inside the data.
 
@@ -67,12 +67,12 @@ def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConf
     return tuple(dict.fromkeys(paper if settings.target_returns or capped else (*paper, data.return_max)))
 
 
-def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
+def capped_as_best(target: float, data: DatasetSpec, config: RunConfig) -> bool:
     """Whether a target return is beyond the data and limited, so that an agent sees it as it sees the data's best."""
     return config.condition_options.limited and target > data.return_max
 
 
-def default_return(config: RunConfig, data: DataSummary) -> float | None:
+def default_return(config: RunConfig, data: DatasetSpec) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
     return asked_returns(config.evaluation, data, config)[0] if config.takes_target else None
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import av
 import gymnasium
 import numpy as np
 import torch
@@ -56,7 +55,7 @@ def play(
         target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
         max_episode_steps: As in `EvaluationConfig`.
-        longest_episode: As in `DataSummary`.
+        longest_episode: As in `DatasetSpec`.
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
@@ -195,6 +194,8 @@ def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> 
     """Write pictures of one size as an mp4 that browsers can play, at `rate` frames per second."""
     first = next(pictures)
     width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
+    import av  # optional: the extra `video`
+
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": "28"})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"

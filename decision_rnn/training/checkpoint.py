@@ -25,7 +25,7 @@ from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.config import RunConfig, from_dict, to_dict
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.training.run_files import DESCRIPTION, WEIGHTS, checkpoints_of
 from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
@@ -55,7 +55,7 @@ class TrainedAgent:
 
     agent: DecisionAgent
     config: RunConfig
-    provenance: DataSummary
+    provenance: DatasetSpec
     step: int
     seconds: float
 
@@ -173,7 +173,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds)
 
 
-def changes_since(run: Path, data: DataSummary) -> list[str]:
+def changes_since(run: Path, data: DatasetSpec) -> list[str]:
     """The dataset and the plugins that have changed since a run's last checkpoint; empty if it has none."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         description = read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description)
@@ -187,9 +187,9 @@ def changed_plugins(hashes: Mapping[str, str]) -> list[str]:
     return [name for name, digest in plugin_hashes(hashes).items() if digest != hashes[name]]
 
 
-def read_provenance(data: dict[str, Any]) -> DataSummary:
+def read_provenance(data: dict[str, Any]) -> DatasetSpec:
     """The data that a checkpoint or an exported policy was trained on; ValueError or TypeError if it is damaged."""
-    return read_record({**data, **data.get("spec", {})}, DataSummary)  # version 0.2 wrote a section `spec`
+    return read_record({**data, **data.get("spec", {})}, DatasetSpec)  # version 0.2 wrote a section `spec`
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def configuration(
 ) -> RunConfig:
     """The configuration described by the arguments of `train`, with the keys of the run in the folder `resumed` where
     they are left out; raises InputError naming an invalid one."""
-    from decision_rnn.data.datasets import find_dataset  # here: slow, and not needed for the keys alone
+    from decision_rnn.data.dataset import as_dataset  # here: slow, and not needed for the keys alone
     from decision_rnn.training.run_folder import read_config
 
     import_plugins(plugins)
@@ -39,7 +39,7 @@ def configuration(
     # The dataset follows: episodes in memory are stored only once all keys have been checked.
     described = from_dict(keys, "train()")
     data = described.dataset if data is None else data
-    dataset = find_dataset(data, environment_id, described.path, described.partial)
+    dataset = as_dataset(data, environment_id, described.path, described.partial)
     return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
 
 

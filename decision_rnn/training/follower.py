@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import prepare, restore
 from decision_rnn.training.ranks import Order, Ranks, join
@@ -47,9 +47,9 @@ def follow() -> Path:
         import_plugins(ranks.share())
         setup: Setup = ranks.share()
         config = setup.config
-        dataset = open_dataset(config.dataset, config.path, config.partial)
         with quiet():
-            seen = select_episodes(config, dataset.open(progress=False))
+            dataset = open_dataset(config.dataset, config.path, config.partial)
+            seen = select_episodes(config, dataset.store)
         _, trainer, stream = prepare(config, seen, dataset.spec.return_scale, setup.spaces, setup.initial, ranks)
         if setup.saved is not None:
             restore(trainer, stream, *setup.saved)

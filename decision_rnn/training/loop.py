@@ -17,14 +17,12 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent, check_objective
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.names import check_name
-from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
-from decision_rnn.data.spec import described_spaces, observation_index
+from decision_rnn.data.dataset import check_name, open_dataset
+from decision_rnn.data.spaces import described_spaces, share_outside
+from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.data.summary import DataSummary
-from decision_rnn.data.warnings import equal_returns, odd_entries
+from decision_rnn.data.warnings import warn_of_actions, warn_of_observations, warn_of_returns
 from decision_rnn.training.checkpoint import (
     TrainedAgent,
     checkpoints_of,
@@ -58,7 +56,7 @@ def train(
     run: Path,
     resume: bool = False,
     on_checkpoint: OnCheckpoint | None = None,
-    on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
+    on_data: Callable[[DatasetSpec, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
     initial: TrainedAgent | None = None,
 ) -> TrainedAgent:
@@ -87,8 +85,7 @@ def train(
     """
     with ExitStack() as stack:
         stack.enter_context(working_alone(run, "training", "training"))
-        dataset = open_dataset(config.dataset, config.path, config.partial)
-        spec = dataset.spec  # raises now if the name is unknown
+        check_name(config.dataset)
         if config.validation is not None:
             check_name(config.validation)
         # Checked before the data are opened, since making them may take minutes.
@@ -102,16 +99,15 @@ def train(
             config = check_resumed_run(config, run)
         else:
             check_new_run(config, run)
-        store = dataset.open()
+        dataset = open_dataset(config.dataset, config.path, config.partial)
+        store, provenance = dataset.store, dataset.spec
         seen = select_episodes(config, store)
-        spec = dataset.spec  # read again: it may depend on the contents of the opened store
-        provenance = DataSummary.from_store(spec, store)
         saved = load_agent(last_checkpoint(run)) if resume and checkpoints_of(run) else None
-        spaces, remark = _spaces(config, store, provenance, saved, initial)
+        spaces, remark = _spaces(config, store, saved, initial)
         provenance = replace(provenance, spaces=described_spaces(*spaces))
         ranks = stack.enter_context(leading(processes))
         config = replace(config, training=replace(config.training, processes=ranks.number))
-        agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial, ranks)
+        agent, trainer, stream = prepare(config, seen, provenance.return_scale, spaces, initial, ranks)
         validation = None if config.validation is None else Validation(config, store, spaces[0], trainer.device)
         if not resume:
             position = stream.state_dict()
@@ -129,13 +125,13 @@ def train(
             tell(f"resuming {run} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
         tell(_describe(agent, config, store, seen))
         if validation is not None:
-            size = f"{counted(validation.store.episodes, 'episode')}, {counted(validation.store.steps, 'step')}"
+            size = f"{counted(validation.store.num_episodes, 'episode')}, {counted(validation.store.steps, 'step')}"
             tell(f"validated on {size} of {config.validation}")
         if remark:
             tell(remark)
         index = observation_index(config.observation.mask, store.environment_id)
-        returns = equal_returns(seen, spaces[0]) if config.takes_return else ()
-        for oddity in (*odd_entries(seen, index, spaces[0]), *returns, *odd_slices(config, seen)):
+        returns = warn_of_returns(seen) if config.takes_return else ()
+        for oddity in (*warn_of_observations(seen, index), *returns, *odd_slices(config, seen)):
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
@@ -155,7 +151,7 @@ class _Loop:
 
     config: RunConfig
     run: Path
-    provenance: DataSummary
+    provenance: DatasetSpec
     agent: DecisionAgent
     trainer: Trainer[DecisionAgent]
     stream: StepStream
@@ -239,21 +235,19 @@ class _Loop:
 def _spaces(
     config: RunConfig,
     store: EpisodeStore,
-    provenance: DataSummary,
     saved: TrainedAgent | None,
     initial: TrainedAgent | None,
 ) -> tuple[tuple[gymnasium.Space, gymnasium.Space], str | None]:
     """The spaces of observations and actions, the latter of the run's last checkpoint or of the agent that it starts
     from, if there is one; and what a user should know about them."""
-    observations, actions = provenance.observation_space, provenance.action_space
-    assert observations is not None  # a store has both
-    assert actions is not None
+    observations, actions = store.observation_space, store.action_space
     if saved is not None:
         return (observations, saved.agent.action_space), None
     if initial is None:
-        return (observations, actions), describe_actions(store, actions)
+        return (observations, actions), next(warn_of_actions(store), None)
     actions = initial.agent.action_space
-    clipped = describe_clipped(share_outside(store, actions)) if isinstance(actions, Box) else ""
+    outside = share_outside(store.actions, actions) if isinstance(actions, Box) else 0.0
+    clipped = f"; in {outside:.1%} of the steps an action is outside it and is clipped" if outside else ""
     return (observations, actions), (
         f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of observations and "
         f"returns, and its action box{clipped}"
@@ -284,7 +278,7 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     """Lines with the agent's size, its steps, warm-up and segments, and its episodes if not all are trained on."""
     backbone, training = config.backbone, config.training_options
     best = (
-        f"\nof {counted(store.episodes, 'episode')} the best {seen.episodes:,} are trained on, {seen.steps:,} of "
+        f"\nof {counted(store.num_episodes, 'episode')} the best {len(seen):,} are trained on, {seen.steps:,} of "
         f"{counted(store.steps, 'step')}; their returns are {seen.episode_returns.min():g} and above"
     )
     return (

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import (
     EvaluatedPolicy,
@@ -220,7 +220,7 @@ def train_run(
             settings = checkpoint_settings(config, trained.provenance)
             return evaluate_once(folder, trained, settings, processes).scalars("checkpoints")
 
-    def tell_of_data(provenance: DataSummary, seen: EpisodeStore) -> None:
+    def tell_of_data(provenance: DatasetSpec, seen: EpisodeStore) -> None:
         if unplayed:
             tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
         _tell_reach(config, provenance, seen)
@@ -340,7 +340,7 @@ def evaluate(
     return result
 
 
-def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) -> None:
+def _tell_reach(config: RunConfig, provenance: DatasetSpec, seen: EpisodeStore) -> None:
     """Report how many of the training episodes reach the target returns, and warn if few do, or if episodes are
     evaluated under another time limit."""
     if limits := remark_on_limits(provenance, config.evaluation):

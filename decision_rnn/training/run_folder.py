@@ -16,7 +16,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import full_name
 from decision_rnn.training.run_files import config_file
 from decision_rnn.utils.errors import EnvironmentFailure, InputError, cannot_write
 from decision_rnn.utils.files import write_atomically
@@ -51,7 +51,7 @@ def check_new_run(config: RunConfig, run: Path) -> None:
     if not (run / "config.yaml").exists():
         return
     begun = read_config(run)
-    before, now = (flatten(to_dict(replace(of, dataset=open_dataset(of.dataset).name))) for of in (begun, config))
+    before, now = (flatten(to_dict(replace(of, dataset=full_name(of.dataset)))) for of in (begun, config))
     for key, value in now.items():
         if value != before.get(key) and key not in MAY_CHANGE and not key.startswith("evaluation."):
             raise InputError(
@@ -79,9 +79,11 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
         InputError: If anything else differs.
     """
     begun = read_config(run)
-    if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
+    if full_name(config.dataset) == full_name(begun.dataset):
         config = replace(config, dataset=begun.dataset)
-    may_change = MAY_CHANGE + ("training.warmup_steps",) * (config.training.warmup_steps is None)
+    # A default that depends on the steps stays as it was when the run began.
+    same_warmup = config.training.warmup_steps is None or config.training.warmup == begun.training.warmup
+    may_change = MAY_CHANGE + ("training.warmup_steps",) * same_warmup
     before, now = flatten(to_dict(begun)), flatten(to_dict(config))
     for key, value in now.items():
         if key in may_change or key.startswith("evaluation.") or value == before.get(key):
@@ -96,6 +98,8 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
                 "steps"
             )
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
+    if config.training.warmup == begun.training.warmup:
+        return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
     return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup))
 
 

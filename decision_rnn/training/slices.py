@@ -9,9 +9,8 @@ import torch
 from decision_rnn.backbones import memory_exceeds
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import GoalEntries
-from decision_rnn.data.selection import top_episodes
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.ranks import ALONE, Ranks
 from decision_rnn.utils.errors import InputError
@@ -59,7 +58,7 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     context, steps = config.training.context, counted(seen.steps, "step")
     if seen.steps < context:
         raise InputError(
-            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {counted(store.episodes, 'episode')} of "
+            f"top_fraction {config.top_fraction} leaves {len(seen)} of {counted(len(store), 'episode')} of "
             f"{config.dataset} with {steps} in all, fewer than training.context {context}: "
             "raise top_fraction or lower training.context"
             if seen is not store

@@ -15,7 +15,6 @@ from decision_rnn.config import TrainingConfig
 from decision_rnn.training.optimizer import learning_rate_factor, optimizers
 from decision_rnn.training.ranks import ALONE, Order, Ranks
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.machine import keep_freed_memory
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -51,8 +50,6 @@ class Trainer(Generic[Model]):
     def __init__(self, model: Model, settings: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.ranks = ranks
         self.device = pick_device(settings.device)
-        if self.device.type == "cpu":
-            keep_freed_memory()
         self.model = model.to(self.device)
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.optimizers = optimizers(self.model, settings, self.bf16)

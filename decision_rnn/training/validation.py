@@ -7,7 +7,7 @@ import torch
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.slices import goals_of, select_episodes, slices_of
 from decision_rnn.utils.errors import InputError
@@ -34,7 +34,7 @@ class Validation:
         self, config: RunConfig, store: EpisodeStore, observations: gymnasium.Space, device: torch.device
     ) -> None:
         assert config.validation is not None
-        held_out = open_dataset(config.validation, partial=config.partial).open()
+        held_out = open_dataset(config.validation, partial=config.partial).store
         for what in ("observation_dim", "action_dim"):
             found, expected = (getattr(of, what) for of in (held_out, store))
             if found != expected:

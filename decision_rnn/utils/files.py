@@ -1,79 +1,105 @@
 """Atomic writing of files: a reader sees the old content or the new, never a part of either.
 
-New content is written into a hidden folder beside its destination, `.NAME.RANDOM.decision_rnn`, together with a lock
-file that the writer keeps locked. The operating system releases the locks of a killed process, so that a leftover can
-be distinguished from what another process is still writing.
+New content is written into a hidden folder beside its destination, `.NAME.RANDOM.decision_rnn`, which the writer keeps
+locked. The operating system releases the locks of a killed process, which tells its leftovers from what another process
+is still writing.
 """
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import lock_descriptor
-
 from decision_rnn.utils.errors import InputError, cannot_write
 
-TEMPORARY = ".decision_rnn"
+SUFFIX = ".decision_rnn"
 """How the names of temporary folders end."""
 
 
 @contextlib.contextmanager
-def _held(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path` until the block ends or the process dies; yields False on a file system without locks.
+def _flock(path: Path, flags: int, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of an existing file or folder; yields False on a file system without locks.
 
-    If another process holds the lock and `wait` is False, raises TimeoutError immediately.
+    If another process holds it and `wait` is False, raises TimeoutError.
     """
-    # Not filelock.FileLock, which would recreate a folder that another process has just removed.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, flags, 0o666)
     try:
         try:
-            held: bool | None = lock_descriptor(descriptor, blocking=wait)
-        except OSError:  # a file system without locks, such as some network file systems
-            held = None
-        if held is False:
-            raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path))
-        yield bool(held)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            locks = True
+        except BlockingIOError:
+            raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path)) from None
+        except OSError:  # such as some network file systems
+            locks = False
+        yield locks
     finally:
         os.close(descriptor)  # also releases the lock
 
 
 @contextlib.contextmanager
-def _temporary_for(path: Path) -> Iterator[Path]:
+def _temporary(path: Path) -> Iterator[Path]:
     """A path that no other process uses, on the file system of `path`; it is removed when the block ends.
 
     Leftovers of killed processes in that folder are removed first.
     """
-    for left in path.parent.glob(f".*{TEMPORARY}"):
-        with contextlib.suppress(OSError), _held(left / "lock", wait=False) as sure:  # else its writer is alive
+    for leftover in path.parent.glob(f".*{SUFFIX}"):
+        with contextlib.suppress(OSError), _flock(leftover, os.O_RDONLY, wait=False) as locked_by_us:
             # A writer that has just started may not hold its lock yet, but then it has written nothing either.
-            if sure and os.path.lexists(left / "new"):
-                shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(TEMPORARY, f".{path.name}.", path.parent))
+            if locked_by_us and os.path.lexists(leftover / "new"):
+                shutil.rmtree(leftover, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(SUFFIX, f".{path.name}.", path.parent))
     try:
-        with _held(folder / "lock"):
+        with _flock(folder, os.O_RDONLY):
             yield folder / "new"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary path; the file or directory put there is fsynced and moved to `path` when the block ends without an
-    error. A directory that another process has put at `path` first stays, and ours is discarded."""
-    with _temporary_for(path) as temporary:
+def new_file(path: Path) -> Iterator[Path]:
+    """A temporary path for a new file, which is fsynced and moved to `path` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _temporary(path) as temporary:
         yield temporary
-        for place in (*temporary.rglob("*"), temporary):
-            _fsync(place)
+        for each in (*temporary.rglob("*"), temporary):
+            _fsync(each)
         try:
             temporary.replace(path)
-        except OSError:
+        except OSError:  # a directory that another process has put there first stays
             if not (temporary.is_dir() and path.is_dir()):
                 raise
     _fsync(path.parent)
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory, which is fsynced and moved to `path` when the block ends without an error.
+
+    A process killed inside the block leaves `path` untouched. If another process has put a directory there first, that
+    one stays and ours is discarded.
+    """
+    with new_file(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` by way of a temporary file; the folder must exist."""
+    with _temporary(path) as temporary:
+        temporary.write_bytes(data)
+        _fsync(temporary)
+        temporary.replace(path)
+    _fsync(path.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory, atomically as seen by other processes that may write into it; no-op if it does not exist."""
+    with contextlib.suppress(FileNotFoundError), _temporary(path) as temporary:
+        path.rename(temporary)
 
 
 def _fsync(path: Path) -> None:
@@ -109,38 +135,6 @@ def check_destination(path: Path) -> None:
         raise cannot_write(path, error) from None
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, whose folder exists, by way of a temporary file."""
-    with _replacing(path) as temporary:
-        temporary.write_bytes(data)
-
-
-@contextlib.contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A temporary path for a new file, which is fsynced and moved to `path` when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(path) as temporary:
-        yield temporary
-
-
-@contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory, which is fsynced and moved to `path` when the block ends without an error.
-
-    A process killed inside the block leaves `path` untouched. If another process has put a directory there first, that
-    one stays and ours is discarded: both were made in the same way.
-    """
-    with new_file(path) as temporary:
-        temporary.mkdir()
-        yield temporary
-
-
-def remove_directory(path: Path) -> None:
-    """Remove a directory, atomically as seen by other processes that may write into it; no-op if it does not exist."""
-    with contextlib.suppress(FileNotFoundError), _temporary_for(path) as temporary:
-        path.rename(temporary)  # what others still add stays hidden and is removed with the next leftovers
-
-
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock of `path`, which excludes other processes; the operating system releases it if this one dies.
@@ -152,13 +146,13 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
         wait: Whether to wait for another process that holds the lock; if False, raises TimeoutError instead.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held(path.with_name(f".{path.name}.lock"), wait):
+    with _flock(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, wait):
         yield
 
 
 @contextlib.contextmanager
 def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
-    """Be the only process that does some work in a folder, which is created, and removed if the block adds nothing.
+    """Be the only process that does some work in a folder, which is created, and removed if it stays empty.
 
     Args:
         folder: Where the work is done.
@@ -168,15 +162,11 @@ def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
     Raises:
         InputError: Immediately, if another process does the same work there or the folder cannot be created.
     """
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
     with contextlib.ExitStack() as stack:
         try:
-            check_folder(folder)
             stack.enter_context(locked(folder / lock, wait=False))
         except TimeoutError:
-            raise InputError(
-                f"another process is {doing} in {folder}: wait until it has ended, or choose another --output"
-            ) from None
+            raise InputError(f"another process is {doing} in {folder}. Choose another --output.") from None
         except OSError as error:
             raise cannot_write(folder, error) from None
         try:
@@ -184,6 +174,4 @@ def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):  # other processes may write there
                 if os.listdir(folder) == [f".{lock}.lock"]:
-                    (folder / f".{lock}.lock").unlink()
-                    for place in made:
-                        place.rmdir()
+                    shutil.rmtree(folder)

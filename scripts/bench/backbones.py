@@ -18,7 +18,6 @@ from decision_rnn.backbones import registered, registered_names
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
-from decision_rnn.utils.machine import keep_freed_memory
 from decision_rnn.utils.messages import bar, warn
 from decision_rnn.utils.parsing import PositiveInt
 
@@ -93,7 +92,7 @@ def bench_backbones(
     layers = {name: make_layer(name) for name in [*names, BASELINE]}
     rows = measure_layers(layers, sizes, steps, rounds, device)
     if plot:
-        from decision_rnn.utils.plots import plot_backbones  # importing matplotlib takes a second
+        from bench.plots import plot_backbones  # importing matplotlib takes a second
 
         plot_backbones(rows, plot)
     return rows
@@ -121,7 +120,6 @@ def measure_layers(
         device: `cpu` or `cuda`.
     """
     layers = {name: layer.to(device) for name, layer in layers.items()}
-    keep_freed_memory()  # as in training
     with one_thread():
         return _measure_passes(layers, lengths, rounds, device) + _measure_steps(layers, steps, rounds, device)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bench.measure import Row, compare, measure
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.utils.parsing import PositiveInt
@@ -27,7 +27,7 @@ def bench_data(rounds: PositiveInt = 20) -> list[Row]:
         Rows `data/batch-<size>x<context>` and `data/copy-<size>x<context>`, in µs per batch; ratio: the baseline's time
         over the row's.
     """
-    store, rows = open_dataset(DATASET).open(), []
+    store, rows = open_dataset(DATASET).store, []
     generator = np.random.default_rng(0)
     for batch_size, context in SIZES:
 

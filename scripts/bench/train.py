@@ -8,7 +8,7 @@ from bench.measure import Row, compare, measure
 from bench.products import products_of
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.training.prepare import prepare
@@ -61,7 +61,7 @@ def bench_train(
     """
     names = registered_names() if backbones is None else [name.strip() for name in backbones.split(",")]
     dataset = open_dataset(DATASET)
-    spec, store = dataset.spec, dataset.open()
+    spec, store = dataset.spec, dataset.store
     works: dict[str, Callable[[], object]] = {}
     beside: dict[str, Callable[[], object]] = {}
     if compiled:  # each of these agents may have as many graphs as torch allows all to have

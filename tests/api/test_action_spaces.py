@@ -77,7 +77,7 @@ def test_agent_acts_within_the_environments_box_in_python_and_exported(environme
     assert run.agent.agent.action_space.low.min() == np.float32(low)
     assert run.agent.provenance.action_space == run.agent.agent.action_space
     loaded = decision_rnn.load_agent(tmp_path / "run")
-    observations = dataset.open().observations[:50]
+    observations = dataset.store.observations[:50]
     actor = decision_rnn.EnvironmentActor(loaded, 0.0)
     actions = np.stack([actor(observation) for observation in observations])
     assert (actions >= np.float32(low)).all()
@@ -118,14 +118,14 @@ def test_action_whose_bounds_are_equal_is_held_there_in_python_and_exported(obje
     run = decision_rnn.train(dataset, steps=5, output=tmp_path / "run", evaluation={"episodes": 1}, **options)
     assert np.isfinite(run.metrics["loss"]).all()
     actor = run.actor(0.0)
-    actions = np.stack([actor(observation) for observation in dataset.open().observations[:5]])
+    actions = np.stack([actor(observation) for observation in dataset.store.observations[:5]])
     assert (actions[:, 1] == np.float32(0.3)).all()
     assert all(space.contains(action.astype(np.float32)) for action in actions)
     if objective != "flow_matching":
         export_onnx(run.agent, tmp_path / "policy.onnx")
         policy = Policy.load(tmp_path / "policy.onnx")
         policy.reset(0.0)
-        exported = np.stack([policy(observation) for observation in dataset.open().observations[:5]])
+        exported = np.stack([policy(observation) for observation in dataset.store.observations[:5]])
         np.testing.assert_allclose(exported, actions, atol=1e-4)
 
 

@@ -124,7 +124,7 @@ def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str
         np.testing.assert_allclose(exported, chosen, atol=1e-4)
 
     envs = gymnasium.make_vec(f"test/{case}-v0", num_envs=3, vectorization_mode="sync")
-    played = decision_rnn.record(run, envs, "local/played", episodes=6, progress=False).open()
+    played = decision_rnn.record(run, envs, "local/played", episodes=6, progress=False).store
     assert played.episodes == 6
     assert played.episode_returns.mean() / 10 > -0.1 * spread(actions)
 
@@ -133,9 +133,9 @@ def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str
 def test_values_of_any_space_are_the_same_in_minaris_files(case: str) -> None:
     """Those that Minari's own library reads are the environment's, and those that are read back are the same rows."""
     _, _, best = CASES[case]
-    store = decision_rnn.record(best, f"test/{case}-v0", "local/asked", episodes=2, seed=3, progress=False).open()
+    store = decision_rnn.record(best, f"test/{case}-v0", "local/asked", episodes=2, seed=3, progress=False).store
     assert main(["data", "export", "local/asked", "--format", "minari", "--output", f"{case}/answers-v0"]) == 0
-    back = decision_rnn.open_dataset(f"minari/{case}/answers-v0").open()
+    back = decision_rnn.open_dataset(f"minari/{case}/answers-v0").store
     np.testing.assert_array_equal(back.table, store.table)
 
     environment = gymnasium.make(f"test/{case}-v0")

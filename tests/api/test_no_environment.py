@@ -114,12 +114,12 @@ def test_agent_is_exported_and_packaged(robot: EpisodeStore, inline_cli: Command
 
 def test_dataset_is_appended_to_merged_and_exported(robot: EpisodeStore, inline_cli: Command) -> None:
     write_store("local/other", logs())
-    assert decision_rnn.merge_datasets("local/both", ["local/arm", "local/other"]).open().episodes == 6
+    assert decision_rnn.merge_datasets("local/both", ["local/arm", "local/other"]).store.num_episodes == 6
     assert write_store("local/other", logs(), append=True).episodes == 6
     with pytest.raises(InputError, match=r"local/arm has episodes of no environment .* and these are of Reacher-v5"):
         write_store("local/arm", logs(), "Reacher-v5", append=True)
     assert inline_cli("data", "export", "local/arm", "--format", "minari", "--output", "robot/logs-v0").returncode == 0
-    back = open_dataset("minari/robot/logs-v0").open()
+    back = open_dataset("minari/robot/logs-v0").store
     assert (back.fingerprint, back.environment_id) == (robot.fingerprint, None)
     assert inline_cli("data", "export", "local/arm", "--format", "d4rl", "--output", "robot.hdf5").returncode == 0
 

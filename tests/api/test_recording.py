@@ -21,9 +21,9 @@ from decision_rnn.environments import playing
 
 
 def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:
-    store = record(push, CAR, "local/by-hand", episodes=2, seed=5, progress=False).open()
+    store = record(push, CAR, "local/by-hand", episodes=2, seed=5, progress=False).store
     env = gymnasium.make(CAR)
-    for number, episode in enumerate(store.read_episodes()):
+    for number, episode in enumerate(store):
         observation, _ = env.reset(seed=5 + number)
         for t, action in enumerate(episode.actions):
             np.testing.assert_array_equal(episode.observations[t], observation)
@@ -51,21 +51,21 @@ def test_record_vector_environment_has_the_same_episodes_in_every_autoreset_mode
     for mode in AutoresetMode:
         envs = gymnasium.make_vec(CAR, num_envs=3, vector_kwargs={"autoreset_mode": mode})
         dataset = record(push, envs, f"local/vector-{mode.name}", episodes=7, progress=False)
-        played = [episode.observations for episode in dataset.open().read_episodes()]
+        played = [episode.observations for episode in dataset.store]
         assert len(played) == 7
         for observations in alone:
             assert sum(np.array_equal(observations, other) for other in played) == 1
-        assert (dataset.open().terminated).all()
+        assert (dataset.store.terminated).all()
 
 
 def test_record_of_a_run_has_the_returns_of_evaluate_and_can_be_trained_on(run: Run, inside: Path) -> None:
     envs = gymnasium.make_vec(CAR, num_envs=2)
     dataset = record(run, envs, "local/of-agent", steps=LIMIT + 1, target_return=50, progress=False)
-    assert dataset.open().episode_lengths.tolist() == [LIMIT, LIMIT]  # whole, half of the steps each
+    assert dataset.store.episode_lengths.tolist() == [LIMIT, LIMIT]  # whole, half of the steps each
     (target,) = run.evaluate(50, episodes=2, seed=0, processes=1, progress=False).targets
-    np.testing.assert_allclose(dataset.open().episode_returns, target.returns, atol=1e-3)
+    np.testing.assert_allclose(dataset.store.episode_returns, target.returns, atol=1e-3)
     again = decision_rnn.train(dataset, run.config.backbone, steps=2, output="again", progress=False)
-    assert again.agent.provenance.fingerprint == dataset.open().fingerprint
+    assert again.agent.provenance.fingerprint == dataset.store.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_record_invalid_arguments_raise_input_error_and_write_nothing(
     with pytest.raises(InputError) as caught:
         record(*arguments, progress=False, **options)
     assert told in str(caught.value)
-    assert "local/none" not in decision_rnn.data.catalog.names()
+    assert "local/none" not in decision_rnn.data.dataset.names()
 
 
 def test_record_of_actions_that_agents_are_not_trained_on_is_refused_before_it_plays(inside: Path) -> None:
@@ -126,7 +126,7 @@ def test_record_of_actions_that_agents_are_not_trained_on_is_refused_before_it_p
     environment.action_space = MultiBinary(3)
     with pytest.raises(InputError, match="agents act in a Box, Discrete or MultiDiscrete space"):
         record(lambda observation: pytest.fail("it plays"), environment, "local/none", episodes=1, progress=False)
-    assert "local/none" not in decision_rnn.data.catalog.names()
+    assert "local/none" not in decision_rnn.data.dataset.names()
 
 
 def spin(observation: np.ndarray) -> np.ndarray:
@@ -154,10 +154,10 @@ def test_record_cuts_episodes_that_have_no_end(
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
     monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 30)
     limit = given or 30
-    store = record(spin, "Endless-v0", f"local/c-{limit}", episodes=2, max_episode_steps=given).open()
+    store = record(spin, "Endless-v0", f"local/c-{limit}", episodes=2, max_episode_steps=given).store
     said = "Endless-v0 has no time limit: episodes are cut after 30 steps (max_episode_steps)"
     assert (said in capsys.readouterr().err) == (given is None)
-    for seed, episode in enumerate(store.read_episodes()):
+    for seed, episode in enumerate(store):
         np.testing.assert_array_equal(episode.observations, cut_by_hand(seed, 1, limit)[0])
         assert (episode.terminated, episode.truncated) == (False, True)
 
@@ -187,10 +187,10 @@ def test_record_cuts_the_episodes_of_a_vector_environment_in_every_autoreset_mod
         given.append(observation.copy())
         return spin(observation)
 
-    store = record(policy, envs, f"local/c-{mode.name}-{kind}", episodes=6, max_episode_steps=10, progress=False).open()
+    store = record(policy, envs, f"local/c-{mode.name}-{kind}", episodes=6, max_episode_steps=10, progress=False).store
     envs.close()
     by_hand = [*cut_by_hand(0, 3, 10), *cut_by_hand(1, 3, 7)]
-    played = [episode.observations for episode in store.read_episodes()]
+    played = [episode.observations for episode in store]
     assert len(played) == len(by_hand) == 6
     for observations in by_hand:
         assert sum(np.array_equal(observations, other) for other in played) == 1
@@ -205,9 +205,9 @@ def test_record_of_an_agent_in_a_vector_environment_starts_a_new_episode_after_a
         envs = gymnasium.make_vec(CAR, num_envs=2, vector_kwargs={"autoreset_mode": mode})
         store = record(
             run, envs, f"local/memory-{mode.name}", episodes=4, target_return=50, max_episode_steps=30, progress=False
-        ).open()
+        ).store
         assert store.episode_lengths.tolist() == [30] * 4
-        for episode in store.read_episodes():
+        for episode in store:
             actor = run.actor(50)
             rewards = [0.0, *episode.rewards]
             for t, action in enumerate(episode.actions):
@@ -266,18 +266,18 @@ BREAKS = {
 def test_record_keeps_the_finished_episodes_when_it_breaks_off(
     kind: str, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = record(push, CAR, f"local/whole-{kind}", episodes=3, progress=False).open()
+    whole = record(push, CAR, f"local/whole-{kind}", episodes=3, progress=False).store
     act, error, message = BREAKS[kind]
     late = int(whole.offsets[2]) + 5  # in the third episode
     with pytest.raises(error, match=message.format(2)):
         record(push, Faulty(at_step(late, act)), f"local/broken-{kind}", episodes=9)
-    kept = decision_rnn.open_dataset(f"local/broken-{kind}").open()
+    kept = decision_rnn.open_dataset(f"local/broken-{kind}").store
     np.testing.assert_array_equal(kept.table, whole.table[: whole.offsets[2]])
     assert kept.terminated.all()
     assert kind != "unplugged" or f"2 episodes ({kept.steps} steps) in {kept.path}" in capsys.readouterr().err
     with pytest.raises(error):  # in the first episode: nothing is finished, nothing is written
         record(push, Faulty(at_step(5, act)), f"local/nothing-{kind}", episodes=9, progress=False)
-    assert f"local/nothing-{kind}" not in decision_rnn.data.catalog.names()
+    assert f"local/nothing-{kind}" not in decision_rnn.data.dataset.names()
 
 
 def test_record_of_a_policy_whose_action_is_not_finite_names_the_action_and_does_not_step(inside: Path) -> None:
@@ -289,7 +289,7 @@ def test_record_of_a_policy_whose_action_is_not_finite_names_the_action_and_does
     ):
         record(lambda o: push(o) * (1.0 if next(calls) < 120 else np.nan), environment, "local/nan-action", episodes=9)
     assert len(steps) == 120
-    assert decision_rnn.open_dataset("local/nan-action").open().episodes == 1
+    assert decision_rnn.open_dataset("local/nan-action").store.num_episodes == 1
 
 
 def test_record_vector_environment_keeps_the_finished_episodes(inside: Path) -> None:
@@ -298,7 +298,7 @@ def test_record_vector_environment_keeps_the_finished_episodes(inside: Path) -> 
     )
     with pytest.raises(InputError, match=r"a reward that is not finite in float32: nan; .* 2 episodes"):
         record(push, envs, "local/vector-broken", episodes=9, progress=False)
-    assert decision_rnn.open_dataset("local/vector-broken").open().terminated.tolist() == [True, True]
+    assert decision_rnn.open_dataset("local/vector-broken").store.terminated.tolist() == [True, True]
 
 
 def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,17 +312,17 @@ def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, m
     monkeypatch.setattr(Episode, "validate", interrupted)
     with pytest.raises(KeyboardInterrupt, match="interrupted; what was finished is kept, 1 episode"):
         record(push, CAR, "local/while-written", episodes=5, progress=False)
-    assert decision_rnn.open_dataset("local/while-written").open().episodes == 1
+    assert decision_rnn.open_dataset("local/while-written").store.num_episodes == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_record_with_append_goes_on_with_the_next_seed(inside: Path) -> None:
-    whole = record(push, CAR, "local/at-once", episodes=3, seed=7, progress=False).open()
+    whole = record(push, CAR, "local/at-once", episodes=3, seed=7, progress=False).store
     record(push, Faulty(at_step(0, unplug)), "local/piecewise", episodes=2, seed=7, progress=False)
     with pytest.raises(TimeoutError):
         broken = Faulty(at_step(int(whole.episode_lengths[2]) + 5, unplug))
         record(push, broken, "local/piecewise", episodes=2, seed=7, progress=False, append=True)
-    assert decision_rnn.open_dataset("local/piecewise").open().fingerprint == whole.fingerprint
+    assert decision_rnn.open_dataset("local/piecewise").store.fingerprint == whole.fingerprint
     with pytest.raises(
         InputError, match=r"local/piecewise has episodes of MountainCarContinuous-v0 .* and these are of Pend"
     ):
@@ -366,7 +366,7 @@ def test_agent_is_trained_and_evaluated_on_data_of_an_environment_whose_factory_
     )()
     dataset = record(spin, environment, f"local/{factory.__name__}-{kind}", episodes=2)
     assert capsys.readouterr().err == ""  # neither another environment nor without a time limit
-    store = dataset.open()
+    store = dataset.store
     assert store.episode_lengths.tolist() == [200, 200]
     run = decision_rnn.train(dataset, SMALL, steps=1, output="made", progress=False)
     result = decision_rnn.evaluate(run, -100, episodes=1, processes=1, progress=False)
@@ -393,7 +393,7 @@ def test_record_in_a_wrapped_environment_writes_what_was_stepped_and_says_what_e
     assert "are not evaluated in Pendulum-v1 as it is registered, since this one has additional_wrappers" in line
     assert "register a function that makes this one under an id of its own" in line
     by_hand = wrap(gymnasium.make("Pendulum-v1"))
-    for seed, episode in enumerate(dataset.open().read_episodes()):
+    for seed, episode in enumerate(dataset.store):
         observation, _ = by_hand.reset(seed=seed)
         for t, action in enumerate(episode.actions):
             np.testing.assert_array_equal(episode.observations[t], observation.astype(np.float32))
@@ -403,14 +403,14 @@ def test_record_in_a_wrapped_environment_writes_what_was_stepped_and_says_what_e
     box = run.agent.provenance.action_space
     expected = by_hand.action_space
     if kind == "ClipAction":  # without bounds: the range of the data
-        actions = dataset.open().actions
+        actions = dataset.store.actions
         expected = gymnasium.spaces.Box(actions.min(0), actions.max(0))
     np.testing.assert_allclose([box.low, box.high], [expected.low, expected.high])
 
 
 def test_record_of_stacked_frames_ravels_them(inside: Path) -> None:
     framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
-    store = record(lambda observation: spin(observation[-1]), framed, "local/framed", episodes=1).open()
+    store = record(lambda observation: spin(observation[-1]), framed, "local/framed", episodes=1).store
     frames = store.observations.reshape(-1, 3, 3)
     np.testing.assert_array_equal(frames[1:, 1], frames[:-1, 2])
 
@@ -450,17 +450,17 @@ def test_record_in_an_environment_that_was_never_registered_writes_data_of_no_en
     assert f"was not made by an id: agents trained on {name} are not evaluated, unless you register it" in first
     assert first.count("Dial") == (not isinstance(environment, gymnasium.vector.VectorEnv))
     assert ["has no time limit" in line for line in others] == [True] * (not limited)
-    store = dataset.open()
+    store = dataset.store
     assert store.environment_id is None
     dial = Dial()
     by_hand, _ = dial.reset(seed=3)
-    episode = next(iter(store.read_episodes()))
+    episode = next(iter(store))
     for t, action in enumerate(episode.actions):
         np.testing.assert_array_equal(episode.observations[t], by_hand)
         by_hand, *_ = dial.step(action)
     assert (episode.terminated, episode.truncated) == (not limited, limited)
     assert len(episode.actions) == 12 if limited else by_hand[0] >= 1
-    assert record(push_dial, environment, name, episodes=2, progress=False, append=True).open().episodes == 4
+    assert record(push_dial, environment, name, episodes=2, progress=False, append=True).store.num_episodes == 4
     run = decision_rnn.train(dataset, SMALL, steps=1, output="dial", progress=False)
     box = run.agent.provenance.action_space
     np.testing.assert_array_equal([box.low, box.high], [[0.0], [0.25]])

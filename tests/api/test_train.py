@@ -19,7 +19,6 @@ from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
 from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
-from decision_rnn.data.selection import Selection
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.environments import play_episodes
 from decision_rnn.training.trainer import Trainer
@@ -111,7 +110,7 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
     expected = weights(train("local/swing", **QUICK, output="name"))
     forms: dict[str, Any] = {
         "dataset": dataset,
-        "store": dataset.open(),
+        "store": dataset.store,
         "other-store": elsewhere,
         "minari": loaded,
         "minari-name": "minari/car/swing-v0",
@@ -126,7 +125,7 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
         assert run.config.dataset.partition("/")[0] == ("minari" if form in ("minari", "minari-name") else "local")
     some = loaded.filter_episodes(lambda episode: episode.id in (0, 2))
     run = train(some, **QUICK, output="some")
-    assert open_dataset(run.config.dataset).open().episodes == 2
+    assert open_dataset(run.config.dataset).store.num_episodes == 2
     assert train(episodes, **QUICK, output="list", environment_id=CAR, resume=True).agent.step == 2
 
 
@@ -134,17 +133,17 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
     """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
     envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
     decision_rnn.record(push, envs, "local/fast-goal", episodes=3, progress=False)
-    store = open_dataset("local/fast-goal").open()
+    store = open_dataset("local/fast-goal").store
     if "car/fast-goal-v0" not in minari.list_local_datasets():
         assert main(["data", "export", "local/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
     some = minari.load_dataset("car/fast-goal-v0").filter_episodes(lambda episode: episode.id < 2)
-    part = Selection(store, np.arange(store.episodes) < 2)
+    part = store.select(np.arange(store.num_episodes) < 2)
     names = set()
     for data in (some, part):
         with pytest.raises(InputError, match=f"collected in {CAR} with kwargs {{'goal_velocity': 0.01}}"):
             train(data, **QUICK, output="refused")
         names.add(train(data, **QUICK | {"evaluation": {"episodes": 0}}, output=f"part-{len(names)}").config.dataset)
-    usual = train(part.read_episodes(), **QUICK, output="usual", environment_id=CAR)
+    usual = train(part, **QUICK, output="usual", environment_id=CAR)
     assert len(names) == 1
     assert usual.config.dataset not in names
 
@@ -261,7 +260,7 @@ def test_compare_recorded_command_reproduces_the_same_plan(
     """Also for values that are 0, False or empty, and for NumPy and pathlib types."""
     (inside / "compared_plugin.py").write_text("")
     asked: list[tuple[Any, str]] = []
-    monkeypatch.setattr("decision_rnn.comparison.compare.compare", lambda plan, command: asked.append((plan, command)))
+    monkeypatch.setattr("decision_rnn.comparison.compare.run_plan", lambda plan, command: asked.append((plan, command)))
     decision_rnn.compare(
         open_dataset("local/swing"),
         [],
@@ -375,10 +374,10 @@ def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_fro
     before, after = run.agent.agent.state_dict(), again.agent.agent.state_dict()
     cap = after.pop("condition.acting_limit"), before.pop("condition.acting_limit")
     assert cap[0].tolist() != cap[1].tolist()
-    assert cap[0].tolist() == return_to_go_limits(other.open(), 0.8)[0].astype(np.float32).tolist()
+    assert cap[0].tolist() == return_to_go_limits(other.store, 0.8)[0].astype(np.float32).tolist()
     assert {name: value.tolist() for name, value in after.items()} == {n: v.tolist() for n, v in before.items()}
-    assert after["encoder.mean"].tolist() != other.open().observation_mean.tolist()
-    assert again.agent.provenance.fingerprint == other.open().fingerprint
+    assert after["encoder.mean"].tolist() != other.store.observation_mean.tolist()
+    assert again.agent.provenance.fingerprint == other.store.fingerprint
 
     words = ["train", "local/half", "--init_from", str(run.folder), "--evaluation.episodes", "0", "--output", "words"]
     assert main([*words, "--training.steps", "3", "--training.learning_rate", "0"]) == 0

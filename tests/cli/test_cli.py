@@ -1,4 +1,4 @@
-"""The commands as a user runs them: train, evaluate, compare and bench, killed runs, a full disk, invalid input."""
+"""The commands train, evaluate and compare as a user runs them."""
 
 import json
 import subprocess
@@ -11,6 +11,8 @@ import pytest
 from safetensors.torch import load_file
 from small_comparison import Inline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from decision_rnn.cli.main import COMMANDS
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
 SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log_every", "10"]
@@ -62,7 +64,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
         assert (scored.step, scored.value) == (20, pytest.approx(target["score_mean"], rel=1e-5))
 
     (path,) = (run / "results").iterdir()
-    assert f"written to {path.relative_to(tmp_path)}\n" in done.stdout
+    assert "d4rl/hopper-medium-v2" in done.stdout.splitlines()[0]
     before = path.read_bytes()
     for options in (["--inference", "window", "--window", "5"], ["--seed", "3"]):
         done = inline_cli("evaluate", str(run), "--target_returns", "[500]", *options, *alone)
@@ -85,7 +87,7 @@ def test_train_with_evaluation_episodes_0_writes_no_result(inline_cli: SmallCLI,
     none = ["--training.steps", "10", *SMALL, "--evaluation.episodes", "0"]
     done = inline_cli("train", "hopper-medium", "--output", "run", *none)
     assert done.returncode == 0, done.stderr
-    assert "not evaluated: evaluation.episodes is 0" in done.stdout
+    assert "not evaluated" in done.stdout
     assert not (tmp_path / "run" / "results").exists()
     for options in ([], ["--episodes", "0"]):
         done = inline_cli("evaluate", "run", *options)
@@ -130,20 +132,6 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
     assert inline_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
 
 
-def test_bench_data_prints_a_table_and_writes_json_rows(inline_cli: SmallCLI, tmp_path: Path) -> None:
-    done = inline_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
-    assert done.returncode == 0, done.stderr
-    rows = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())}
-    row = rows["data/batch-64x20"]
-    assert row.keys() == {"name", "value", "unit", "baseline", "ratio"}
-    assert row["unit"] == "µs"
-    assert row["ratio"] == pytest.approx(row["baseline"]["value"] / row["value"])
-    assert "data/batch-64x20" in done.stdout
-    done = inline_cli("bench", "data", "--json", "rows.json/rows.json")
-    assert done.returncode == 2
-    assert "cannot write rows.json/rows.json: Not a directory" in done.stderr
-
-
 def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:
     lines = f"{sys.executable} -u {SMALL_CLI} data list | head -n 1"
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
@@ -152,12 +140,11 @@ def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -
 
 
 def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: SmallCLI) -> None:
-    assert "train DATASET" in inline_cli("--help").stdout
-    done = inline_cli("train", "--backbone", "lru", "--help")
-    assert done.returncode == 0
-    assert "--backbone.max_phase" in done.stdout
-    assert "--training.steps" in done.stdout
-    done = inline_cli("compare", "--backbones", "lru", "--help")
-    assert done.returncode == 0
-    assert "--backbone.max_phase" in done.stdout
-    assert "--backbone BACKBONE" not in done.stdout
+    listed = inline_cli("--help").stdout
+    assert all(f"  {name} " in listed for name in COMMANDS)
+    for words in (["train", "--backbone", "lru"], ["train", "--backbone.name=lru", "--plugins", ""]):
+        done = inline_cli(*words, "--help")
+        assert done.returncode == 0
+        assert "--backbone.max_phase" in done.stdout
+        assert "--training.steps" in done.stdout
+        assert "Probability of dropping a channel" in done.stdout

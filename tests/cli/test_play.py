@@ -45,8 +45,8 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         (["run", "--video", "episode.gif"], "episode.gif"),
         (["run", "--episodes", "0"], "episodes"),
         (["run", "--seed", "-1"], "seed"),
-        (["run", "--video", "v.mp4", "--target_returns", "nan"], "target_returns"),
-        (["cloning", "--video", "v.mp4", "--target_returns", "5"], "cloning"),
+        (["run", "--video", "v.mp4", "--target_return", "nan"], "target_return"),
+        (["cloning", "--video", "v.mp4", "--target_return", "5"], "cloning"),
         (["nowhere", "--video", "v.mp4"], "nowhere"),
         (["run", "--video", "v.mp4"], "no EGL"),
     ],
@@ -112,8 +112,8 @@ def test_play_prints_return_and_score_of_every_episode(inline_cli: CLI, monkeypa
         asked.update(step=agent.step, path=path, target=target, episodes=episodes, seed=seed)
         return [Moment(200, -875.0, True), Moment(200, -150.0, True)]
 
-    monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
-    done = inline_cli("play", "run", "--video", "a.mp4", "--episodes", "2", "--seed", "4", "--target_returns", "-300")
+    monkeypatch.setattr("decision_rnn.cli.play.film", film)
+    done = inline_cli("play", "run", "--video", "a.mp4", "--episodes", "2", "--seed", "4", "--target_return", "-300")
     assert done.returncode == 0, done.stderr
     expected = {"step": 10, "path": Path("a.mp4"), "target": -300, "episodes": 2, "seed": 4}
     assert asked == expected
@@ -136,7 +136,8 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     (carried,) = evaluate(trained, replace(WINDOWED, seed=7, inference="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
     monkeypatch.setattr(command, "has_screen", lambda: True)
-    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
+    for module in (video, command):
+        monkeypatch.setattr(module, "watched_environment", lambda name, size=None: make_environment(name))
     done = inline_cli("play", "windowed", "--seed", "7")
     first, episode = done.stdout.splitlines()
     assert first == "mingru of local/pendulum in Pendulum-v1, window of 1"
@@ -155,8 +156,8 @@ def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, mo
         raise RuntimeError("GLFW:\ncannot open display")
 
     monkeypatch.setattr(command, "has_screen", lambda: True)
-    monkeypatch.setattr("decision_rnn.evaluation.video.play", refuse)
-    monkeypatch.setattr("decision_rnn.evaluation.video.watched_environment", lambda name: io.BytesIO())
+    monkeypatch.setattr("decision_rnn.cli.play.play", refuse)
+    monkeypatch.setattr("decision_rnn.cli.play.watched_environment", lambda name: io.BytesIO())
     done = inline_cli("play", "run")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -167,7 +168,7 @@ def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, mo
 def test_play_video_of_hopper_is_h264_and_keeps_the_body_in_the_picture(inline_cli: CLI, tmp_path: Path) -> None:
     """Skipped where neither EGL nor OSMesa renders."""
     done = inline_cli(
-        "play", "pretrained/hopper-medium", "--video", "hopper.mp4", "--target_returns", "1800", "--seed", "3"
+        "play", "pretrained/hopper-medium", "--video", "hopper.mp4", "--target_return", "1800", "--seed", "3"
     )
     if "cannot render" in done.stderr:
         pytest.skip(done.stderr)

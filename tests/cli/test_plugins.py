@@ -137,8 +137,8 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
 ) -> None:
     """With the tutorial's example, unchanged."""
     train = ["train", "local/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
-    refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins")
-    refused([*train, "--backbone", "average"], "average", "--plugins")
+    refused([*train, "--backbone", "layers.Average"], "layers.Average", "plugins")
+    refused([*train, "--backbone", "average"], "average", "plugins")
     done = command(*train, "--backbone", "average", "--plugins", "layers")
     assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "run" / "checkpoints" / "3" / "config.json").read_text())["config"]
@@ -147,10 +147,6 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
     done = command("train", "--plugins", "layers", "--backbone", "average", "--help")
     assert "--backbone.decay" in done.stdout
     assert "average" in done.stdout.split("--backbone.decay")[0]
-    bench = ["bench", "backbones", "--plugins", "layers", "--backbones", "average"]
-    done = command(*bench, "--lengths", "5", "--rounds", "1", "--steps", "3")
-    assert done.returncode == 0, done.stderr
-    assert "backbones/average/time-5" in done.stdout
 
 
 def test_config_file_does_not_import_the_plugins_it_names(command: Command, refused: Refused, tmp_path: Path) -> None:
@@ -190,5 +186,5 @@ def test_plugin_that_cannot_be_imported_is_named_in_the_error(
 ) -> None:
     if text is not None:
         (tmp_path / "faulty.py").write_text(text)
-    for rest in (["train", "hopper-medium"], ["data", "list"], ["evaluate", "run"], ["bench", "data"]):
+    for rest in (["train", "hopper-medium"], ["data", "list"], ["evaluate", "run"]):
         refused([*rest, "--plugins", "faulty"], "--plugins", *words)

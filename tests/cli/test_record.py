@@ -45,14 +45,14 @@ def record(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def stored(name: str) -> EpisodeStore:
-    return open_dataset(name).open()
+    return open_dataset(name).store
 
 
 def test_command_records_what_record_does(record: Command) -> None:
     words = [CAR, "--policy", "pushing.push", "--output", "local/shell"]
     done = record(*words, "--episodes", "2", "--seed", "3")
     assert done.returncode == 0, done.stderr
-    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).open()
+    store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).store
     assert stored("local/shell").fingerprint == store.fingerprint
     assert done.stdout.startswith(f"local/shell: 2 episodes, {store.steps:,} steps, returns ")
     again = record(*words, "--steps", "30", "--seed", "3", "--append", "--max_episode_steps", "20")
@@ -61,21 +61,12 @@ def test_command_records_what_record_does(record: Command) -> None:
     assert record(*words, "--episodes", "1").returncode == 2  # it exists
 
 
-def test_command_records_in_several_environments(record: Command) -> None:
-    done = record(CAR, "--policy", "pushing.push", "--output", "local/many", "--episodes", "4", "--num_envs", "3")
-    assert done.returncode == 0, done.stderr
-    firsts = {tuple(episode.observations[0]) for episode in stored("local/many").read_episodes()}
-    store = decision_rnn.record(push, CAR, "local/three", episodes=3, progress=False).open()
-    assert {tuple(episode.observations[0]) for episode in store.read_episodes()} < firsts
-    assert len(firsts) == 4
-
-
 def test_command_records_an_agent(record: Command) -> None:
     decision_rnn.record(push, CAR, "local/swing", episodes=2, progress=False)
     small = {"name": "mingru", "width": 8, "layers": 1}
     decision_rnn.train("local/swing", small, steps=1, output="run", progress=False)
-    words = [CAR, "--agent", "run", "--output", "local/agent", "--episodes", "2", "--target_returns", "90"]
-    done = record(*words, "--num_envs", "2", "--max_episode_steps", "30")
+    words = [CAR, "--agent", "run", "--output", "local/agent", "--episodes", "2", "--target_return", "90"]
+    done = record(*words, "--max_episode_steps", "30")
     assert done.returncode == 0, done.stderr
     assert stored("local/agent").episode_lengths.tolist() == [30, 30]
 
@@ -92,15 +83,14 @@ def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Comma
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([CAR], "give one of --policy module.function and --agent RUN"),
-        ([CAR, "--policy", "pushing.push", "--agent", "run"], "give one of --policy"),
-        ([CAR, "--policy", "push"], "--policy is 'push': give module.push"),
-        ([CAR, "--policy", "pushing.pull"], "the module pushing has no function 'pull'"),
-        ([CAR, "--policy", "pushing.number"], "the module pushing has no function 'number'"),
-        ([CAR, "--policy", "shoving.push"], "--policy: the module 'shoving' cannot be imported"),
+        ([CAR], "--policy --agent"),
+        ([CAR, "--policy", "pushing.push", "--agent", "run"], "--policy"),
+        ([CAR, "--policy", "push"], "push"),
+        ([CAR, "--policy", "pushing.pull"], "'pull'"),
+        ([CAR, "--policy", "pushing.number"], "'number'"),
+        ([CAR, "--policy", "shoving.push"], "'shoving'"),
         ([CAR, "--agent", "runs/absent"], "runs/absent"),
-        (["MountainCarContinous-v0", "--policy", "pushing.push"], "did you mean MountainCarContinuous-v0"),
-        (["MountainCarContinous-v0", "--policy", "pushing.push", "--num_envs", "2"], "did you mean MountainCarCont"),
+        (["MountainCarContinous-v0", "--policy", "pushing.push"], "MountainCarContinuous-v0"),
     ],
 )
 def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: list[str], message: str) -> None:
@@ -108,4 +98,4 @@ def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: li
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "local/none" not in decision_rnn.data.catalog.names()
+    assert "local/none" not in decision_rnn.data.dataset.names()

@@ -8,9 +8,8 @@ import pytest
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import write_store
-from decision_rnn.comparison.compare import compare
-from decision_rnn.comparison.comparing import plan
-from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.compare import make_plan, run_plan
+from decision_rnn.comparison.results import Comparison
 
 Compare = Callable[..., Comparison]
 
@@ -20,7 +19,9 @@ def comparing(tmp_path: Path) -> Compare:
     """Runs a comparison of `small` keys, by default with the executor of this process."""
 
     def run(executor: Any = None, command: str = "", **keys: Any) -> Comparison:
-        return compare(plan(small(**{"output": tmp_path / "runs", **keys}), "test"), command, executor or Inline())
+        return run_plan(
+            make_plan(small(**{"output": tmp_path / "runs", **keys}), "test"), command, executor or Inline()
+        )
 
     return run
 

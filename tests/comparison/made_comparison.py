@@ -10,12 +10,13 @@ from decision_rnn.comparison.record import (
     CheckpointScores,
     ComparedDataset,
     ComparedVariant,
-    Comparison,
     Failure,
     Target,
     Trial,
 )
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.comparison.results import Comparison
+from decision_rnn.comparison.variants import NAMES
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.results import TargetResult
 
 LABELS = ("mingru", "minlstm", "lru", "s4d", "mamba", "transformer", "mlstm", "retention", "aaren", "gru", "lstm")
@@ -32,7 +33,7 @@ def made_comparison(
     seeds: int = 5,
     datasets: Sequence[str] = ("standin/hopper-medium",),
     controls: Sequence[str] = ("conv", "mlp"),
-    cloning: Sequence[str] = ("cloning",),
+    cloning: Sequence[str] = ("bc",),
     failed: Sequence[tuple[str, int]] = (),
     checkpoints: int = 5,
     episodes: int = 20,
@@ -52,7 +53,10 @@ def made_comparison(
         episodes=episodes,
         checkpoint_episodes=5,
         datasets=of_datasets,
-        variants=tuple(ComparedVariant(label=name, control=name not in labels, config=config) for name in names),
+        variants=tuple(
+            ComparedVariant(label=name, name=NAMES.get(name, name), control=name not in labels, config=config)
+            for name in names
+        ),
         trials=tuple(
             _trial(generator, name, name in cloning, dataset, seed, skills[name], checkpoints, episodes)
             for dataset in of_datasets
@@ -69,7 +73,7 @@ def made_comparison(
 
 
 def _dataset(name: str, number: int) -> ComparedDataset:
-    data = DataSummary(
+    data = DatasetSpec(
         name=name,
         fingerprint=f"{number}a" * 32,
         environment_id="Hopper-v5",
@@ -79,6 +83,10 @@ def _dataset(name: str, number: int) -> ComparedDataset:
         return_max=3118.0,
         reference_min=-20.272305,
         reference_max=3234.3,
+        score_meaning="0 is a random policy, 100 an expert",
+        target_returns=(3600.0, 1800.0),
+        return_scale=1000.0,
+        spaces={},
         comparable="the data are not D4RL's: compare scores with each other alone",
     )
     asked = [(3600.0, "paper"), (1800.0, "paper"), (3118.0, "best"), (600.0, "spread"), (1200.0, "spread"),
@@ -135,7 +143,7 @@ def _trial(
     )
 
 
-def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -> TargetResult:
+def achieved(data: DatasetSpec, asked: float | None, returns: Sequence[float]) -> TargetResult:
     """The result of episodes with these returns."""
     values = np.array(returns)
     scores = 100 * (values - data.reference_min) / (data.reference_max - data.reference_min)

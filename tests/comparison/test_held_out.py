@@ -1,6 +1,5 @@
 """Comparisons on data of no environment: the loss on held-out episodes, its table, and what is refused."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,21 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from guide import ROOT
 from made_comparison import made_comparison
-from pages import Page
 from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
 from decision_rnn.agent.conditions import return_to_go_limits
-from decision_rnn.comparison.compare import list_commands, write_comparison
-from decision_rnn.comparison.comparing import plan
-from decision_rnn.comparison.record import SCHEMA, Comparison, HeldOut, read_comparison
-from decision_rnn.comparison.report.markdown import format_comparison
-from decision_rnn.comparison.report.page import write_page
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.selection import top_episodes
+from decision_rnn.comparison.compare import list_commands, make_plan
+from decision_rnn.comparison.page import write_page
+from decision_rnn.comparison.record import HeldOut
+from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
+from decision_rnn.comparison.tables import sections
+from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.store import top_episodes
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.utils.errors import InputError
@@ -49,7 +46,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     steps = torch.arange(STEPS)[None]
     to_go = episode.rewards[::-1].cumsum()[::-1]
     if trained.config.takes_target:
-        seen = top_episodes(open_dataset("local/mine").open(), trained.config.top_fraction)
+        seen = top_episodes(open_dataset("local/mine").store, trained.config.top_fraction)
         _, caps = return_to_go_limits(seen, trained.config.condition_options.rtg_quantile)
         assert (to_go > caps).any(), "no return-to-go is capped"
         to_go = np.minimum(to_go, caps)
@@ -63,19 +60,17 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     return (predicted - action).square().mean().item()  # the box is [-1, 1]
 
 
-def test_held_out_loss_is_that_of_the_saved_agents_and_over_the_same_slices_for_all_variants(
-    comparing: Compare, tmp_path: Path
-) -> None:
+def test_held_out_loss_is_over_the_same_segments_for_all(comparing: Compare, tmp_path: Path) -> None:
     """Every segment is one of two episodes, drawn with an unknown weight: the same for an agent that is trained, and in
     its own metrics validated, on the best episodes alone, or that carries no state."""
     others: dict[str, Any] = {"best": {"top_fraction": 0.5}, "memoryless": {"backbone": "mlp"}}
     comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
-    held_out = open_dataset("local/held-out").open()
+    held_out = open_dataset("local/held-out").store
     best = int(held_out.episode_returns.argmax())
     weights = []
     for trial in comparison.trials:
         trained = load_agent(last_checkpoint(tmp_path / "runs" / trial.run))
-        losses = [squared_error(trained, episode) for episode in held_out.read_episodes()]
+        losses = [squared_error(trained, episode) for episode in held_out]
         assert trial.held_out_loss is not None
         weights.append((trial.held_out_loss - losses[1]) / (losses[0] - losses[1]))
         own = read_metrics(tmp_path / "runs" / trial.run)[-1]["validation_loss"]
@@ -107,7 +102,7 @@ def test_killed_and_resumed_comparison_has_the_same_held_out_losses(comparing: C
     runs = tmp_path / "runs" / "local-mine"
     shutil.rmtree(last_checkpoint(runs / "wide-seed0"))  # killed after step 2
     shutil.rmtree(runs / "wide-seed1")  # not begun
-    missing = [command.split()[5] for command in list_commands(plan(small(tmp_path / "runs", **keys), "test"))]
+    missing = [command.split()[5] for command in list_commands(make_plan(small(tmp_path / "runs", **keys), "test"))]
     assert [Path(path).name for path in missing] == ["wide-seed0", "wide-seed1"]
     again = comparing(executor, **keys)
     assert executor.started == ["wide-seed0", "wide-seed1"]
@@ -145,13 +140,13 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"validation": None}, r"local/mine names no environment.* name held-out episodes .* with --validation"),
+        ({"validation": None}, r"local/mine has no environment.*--validation"),
         ({"validation": "local/none"}, "there is no dataset local/none"),
         ({"validation": "local/mine"}, "validation local/mine holds the episodes that are trained on"),
         ({"validation": "local/wide"}, "validation local/wide has observations of 4 numbers, and local/mine of 3"),
         ({"validation": "local/short"}, "has 3 steps, fewer than training.context 4"),
-        ({"datasets": "local/mine,local/played"}, "local/mine names no environment, and others of the datasets do"),
-        ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "the variant b has validation, in which all are"),
+        ({"datasets": "local/mine,local/played"}, "local/mine has no environment"),
+        ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "variant b sets validation"),
         (
             {
                 "datasets": "local/choices",
@@ -189,56 +184,31 @@ def of_losses(losses: dict[str, list[float]]) -> Comparison:
     return replace(made, datasets=datasets, trials=tuple(trials), episodes=0, checkpoint_episodes=0)
 
 
-def test_lower_held_out_loss_is_better_in_the_table_in_markdown_and_on_the_page(tmp_path: Path) -> None:
-    made = of_losses(LOSSES)
-    write_comparison(tmp_path, made)
-    assert read_comparison(tmp_path) == made
-    page = Page(write_page(tmp_path, clips=3).read_text())
+def test_lower_held_out_loss_is_better_in_rows_tables_and_page(tmp_path: Path) -> None:
+    comparison = of_losses(LOSSES)
+    write_comparison(tmp_path, comparison)
+    assert read_comparison(tmp_path) == comparison
     welch = stats.ttest_ind(LOSSES["lru"], LOSSES["mingru"], equal_var=False)
     low, high = welch.confidence_interval()
-    rows = {row["variant"]: row for row in made.table()}
-    lru = rows["lru"]
-    assert lru["difference"] == pytest.approx(-0.96)
-    assert (lru["difference_low"], lru["difference_high"]) == pytest.approx((low, high))
-    assert [rows[label]["verdict"] for label in LOSSES] == [None, "better", "worse"]
-    assert json.loads((tmp_path / "comparison.json").read_text())["summary"] == made.table()
+    rows = {row["variant"]: row for row in comparison.table()}
+    assert rows["lru"]["difference"] == pytest.approx(-0.96)
+    assert (rows["lru"]["difference_low"], rows["lru"]["difference_high"]) == pytest.approx((low, high))
+    assert [rows[label]["significant"] for label in LOSSES] == [None, True, True]
     t = stats.t.interval(0.95, 4, np.mean(LOSSES["lru"]), stats.sem(LOSSES["lru"]))
-    cells = ["lru", f"0.24 [{t[0]:.4g}, {t[1]:.4g}]", f"-0.96 [{low:+.3g}, {high:+.3g}], better"]
-    table = (tmp_path / "comparison.md").read_text()
-    assert f"| {' | '.join(cells)} |" in table
-    caption = "On local/held-out"
-    assert page.tables[caption][0].cells == ["variant", "held-out loss", "difference from mingru"]
-    shown = {row.cells[0]: row for row in page.tables[caption]}
-    assert shown["lru"].cells == cells
-    assert shown["lru"].details[1] == "seeds: 0.2, 0.3, 0.2, 0.3, 0.2"
-    assert "mlp (control)" in shown
-    sentence = "On local/held-out, lru has the lowest held-out loss, 0.24 (95% interval "
-    assert sentence in page.text
-    assert "Compared with mingru (1.2), better: lru (0.24); worse: mlp (control) (2.08)." in page.text
-    assert "Loss" in page.text
-    for text in (table, page.text):
-        assert "predicts the actions of local/held-out, 9 episodes of 900 steps in all" in text
-        assert "It does not tell how well an agent acts" in text
-        assert "None" not in text
-        assert "score" not in text.replace("normal scores", "").lower().replace("scores", "")
-    assert "Cost" in page.headings
-    assert page.tables["Cost"]
-    assert "b" * 16 in page.text
+    cells = ["LRU", f"0.24 [{t[0]:.4g}, {t[1]:.4g}]", f"-0.96 [{low:+.3g}, {high:+.3g}], significant"]
+    text = (tmp_path / "comparison.md").read_text()
+    assert f"| {' | '.join(cells)} |" in text
+    (section,) = sections(comparison.summary)
+    assert section.finding.startswith("LRU has the lowest held-out loss: 0.24")
+    assert "significantly lower: LRU" in section.differences
+    assert "significantly higher: MLP" in section.differences
+    assert "score" not in text.partition("## Method")[0].replace("[Scores](scores.svg)", "")
+    page = write_page(tmp_path).read_text()
+    for cell in cells:
+        assert cell in page
 
 
-def test_held_out_losses_of_few_seeds_have_no_interval_and_no_verdict() -> None:
-    few = of_losses({label: of[:2] for label, of in LOSSES.items()})
-    text = format_comparison(few)
-    assert "| lru | 0.25 (0.2, 0.3) |" in text
-    assert "difference from" not in text
-    assert {row["verdict"] for row in few.table()} == {None}
-
-
-def test_comparisons_of_results_are_read_and_say_nothing_of_held_out_episodes() -> None:
-    paths = sorted((ROOT / "results").glob("*/comparison.json"))
-    read = [path for path in paths if json.loads(path.read_bytes()).get("schema") == SCHEMA]
-    assert read
-    for path in read:
-        comparison = read_comparison(path)
-        assert not any(dataset.held_out for dataset in comparison.datasets)
-        assert "held-out" not in format_comparison(comparison)
+def test_held_out_losses_of_few_seeds_are_not_tested() -> None:
+    few = of_losses({label: losses[:2] for label, losses in LOSSES.items()})
+    assert "| LRU | 0.25 (0.2, 0.3) |" in str(few)
+    assert {row["p_value"] for row in few.table()} == {None}

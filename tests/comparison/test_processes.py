@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +20,10 @@ from small_comparison import small
 from tqdm import tqdm
 
 from decision_rnn.comparison import compare
-from decision_rnn.comparison.comparing import plan
+from decision_rnn.comparison.compare import make_plan
 from decision_rnn.comparison.executors import Events, LocalExecutor, Task
-from decision_rnn.comparison.record import LOG, Comparison
+from decision_rnn.comparison.record import LOG
+from decision_rnn.comparison.results import Comparison
 
 Compare = Callable[..., Comparison]
 
@@ -97,13 +98,11 @@ def test_killed_comparison_resumes_to_the_same_numbers(mine: Path, comparing: Co
 
 
 @pytest.mark.slow
-def test_comparison_killed_ten_times_resumes_to_the_same_numbers(
-    mine: Path, comparing: Compare, tmp_path: Path
-) -> None:
+def test_comparison_killed_ten_times_has_the_same_numbers(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     killed_again_and_again(comparing, tmp_path, kills=10, seeds=3, jobs="2")
 
 
-def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
+def test_run_killed_once_resumes_and_killed_twice_fails(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run is killed whenever it starts, the second one once, after its first checkpoint."""
@@ -120,7 +119,7 @@ def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
         return process
 
     monkeypatch.setattr(Task, "start", killed)
-    tasks = [planned.task() for planned in plan(small(tmp_path / "runs", **keys(times=5)), "test").trials()[1]]
+    tasks = [planned.task() for planned in make_plan(small(tmp_path / "runs", **keys(times=5)), "test").trials()[1]]
     ended = dict(event for event in LocalExecutor(jobs=1).run(tasks) if event is not None)
     assert started == ["narrow-seed0"] * 2 + ["wide-seed0"] * 2
     assert "killed 2 times, by signal 9" in str(ended[0])
@@ -132,20 +131,18 @@ def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
 def test_closing_the_executor_early_kills_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     monkeypatch.setattr(Task, "start", lambda *_: started.append(subprocess.Popen(["sleep", "60"])) or started[-1])
-    events = LocalExecutor(jobs=2).run([Task(tmp_path, "", (), "cpu")] * 3)
+    events = LocalExecutor(jobs=2).run([Task(tmp_path, tmp_path / "x.yaml", "", (), "cpu")] * 3)
     assert next(events) is None
     events.close()
     assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
-def test_run_that_raises_fails_with_the_last_line_of_its_traceback_which_its_log_keeps(
-    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_that_raises_fails_with_its_exception(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.py").write_text(
         "import decision_rnn.training.run as api\n\napi.train_in_folder = lambda *_, **__: 1 / 0\n"
     )
     monkeypatch.chdir(tmp_path)
-    (planned,) = plan(small(tmp_path / "runs"), "test").trials()[1]
+    (planned,) = make_plan(small(tmp_path / "runs"), "test").trials()[1]
     task = replace(planned.task(), plugins=("broken",))
     ended = [event for event in LocalExecutor(jobs=1).run([task]) if event is not None]
     assert ended == [(0, "ZeroDivisionError: division by zero")]
@@ -153,9 +150,7 @@ def test_run_that_raises_fails_with_the_last_line_of_its_traceback_which_its_log
 
 
 @pytest.mark.slow
-def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
-    mine: Path, comparing: Compare, tmp_path: Path
-) -> None:
+def test_ray_gives_the_same_numbers_after_losing_a_node(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     """A cluster of two nodes; the second is removed while runs train on it."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
@@ -187,13 +182,11 @@ def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
     begun = [(tmp_path / "ray" / trial.run / LOG).read_text().count("$ ") for trial in comparison.trials]
     assert sorted(begun) == [1, 1, 1, 2]  # the run on the lost node was started twice
     assert comparison.failed == ()
-    assert timeless(comparison.to_dict()) == timeless(local.to_dict())
+    assert timeless(asdict(comparison)) == timeless(asdict(local))
 
 
 @pytest.mark.parametrize("saved", [0, 50])
-def test_progress_of_a_run_that_falls_back_to_its_checkpoint_is_never_below_zero(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int
-) -> None:
+def test_progress_after_a_kill_is_never_below_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int) -> None:
     """It had logged 60 of 100 steps when it was killed, and goes on from step 50, or from 0 without a checkpoint."""
     positions: list[float] = []
 
@@ -220,7 +213,7 @@ def test_progress_of_a_run_that_falls_back_to_its_checkpoint_is_never_below_zero
     if saved:
         (tmp_path / "checkpoints" / str(saved)).mkdir(parents=True)
     run = SimpleNamespace(
-        config=SimpleNamespace(training=SimpleNamespace(steps=100)), output=tmp_path, run="", task=lambda: None
+        config=SimpleNamespace(training=SimpleNamespace(steps=100)), folder=tmp_path, run="", task=lambda: None
     )
     monkeypatch.setattr(compare, "bar", lambda **settings: Bar(**settings, file=io.StringIO()))
     assert compare._train([run], Restarting()) == {}

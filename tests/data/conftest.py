@@ -41,4 +41,5 @@ def data(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DECISION_RNN_DATA", str(folder))
     monkeypatch.setenv("HOME", str(folders))
     monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr(d4rl, "INSECURE_URL", d4rl.URL)
     return folder

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from decision_rnn.data.store import cache_root
+from decision_rnn.data.store import store_folder
 
 
 class Payload:
@@ -31,5 +31,5 @@ def pickled_objects(mark: Path) -> np.ndarray:
 
 def assert_nothing_made(folder: Path) -> None:
     """No store in the cache, not even a part of one, and no mark of executed code in `folder`."""
-    assert [path for path in (cache_root() / "stores").rglob("*") if path.is_file()] == []
+    assert [path for path in (store_folder("")).rglob("*") if path.is_file()] == []
     assert not (folder / "mark").exists()

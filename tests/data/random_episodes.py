@@ -19,4 +19,4 @@ def random_episode(generator: np.random.Generator, length: int, terminated: bool
 
 def rewards_of(store: EpisodeStore) -> np.ndarray:
     """The rewards of a store's episodes end to end, (steps,) float64: its table has them rounded."""
-    return np.concatenate([episode.rewards for episode in store.read_episodes()])
+    return np.concatenate([episode.rewards for episode in store])

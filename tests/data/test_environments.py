@@ -18,7 +18,7 @@ from run_config import parse_run
 
 from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
 from decision_rnn.environments.environments import check_environment, make_environment
@@ -53,9 +53,9 @@ def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: 
         warnings.simplefilter("error")
         dataset = open_dataset("minari/reach/medium-v0")
         store = dataset.open(progress=False)
-    assert (store.episodes, store.environment_id) == (2, "FetchReachFlat-v4")
+    assert (store.num_episodes, store.environment_id) == (2, "FetchReachFlat-v4")
     np.testing.assert_array_equal(store.actions[: len(episodes[0].actions)], episodes[0].actions)
-    assert store.manifest["source"]["requirements"] == ROBOTICS
+    assert store.source["requirements"] == ROBOTICS
     assert dataset.spec.requirements == tuple(ROBOTICS)
     with pytest.raises(
         InputError,
@@ -143,7 +143,7 @@ def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path,
     store, spec = dataset.open(progress=False), dataset.spec
     minari.write_dataset(
         "copy/reach-v0",
-        store.read_episodes(),
+        store,
         environment_id=store.environment_id,
         spaces=boxes(3, 1),
         settings=spec.environment_settings,

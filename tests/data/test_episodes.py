@@ -43,14 +43,14 @@ def test_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
 
 
 def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
-    assert store.episodes == len(episodes)
+    assert store.num_episodes == len(episodes)
     assert store.offsets.tolist() == [0, 1, 8, 48, 60, 85]
     assert store.episode_lengths.tolist() == [1, 7, 40, 12, 25]
     assert store.terminated.tolist() == [True, True, False, True, False]
     assert store.truncated.tolist() == [False, False, True, True, False]
     assert (store.observation_dim, store.action_dim) == (4, 2)
     assert store.environment_id == "Toy-v0"
-    assert store.manifest["source"] == {"from": "noise"}
+    assert store.source == {"from": "noise"}
     np.testing.assert_allclose(store.final_observations, [e.observations[-1] for e in episodes], rtol=1e-6)
     np.testing.assert_allclose(store.observations, np.concatenate([e.observations[:-1] for e in episodes]), rtol=1e-6)
     np.testing.assert_array_equal(store.actions, np.concatenate([e.actions for e in episodes]))
@@ -66,7 +66,7 @@ def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: li
     np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
     np.testing.assert_allclose(store.observation_std, observations.std(0), rtol=1e-6)
     returns = [e.rewards.sum() for e in episodes]
-    statistics = store.manifest["statistics"]
+    statistics = store.statistics
     assert statistics["return_mean"] == pytest.approx(np.mean(returns), rel=1e-5)
     assert statistics["return_sd"] == pytest.approx(np.std(returns), rel=1e-5)
     assert statistics["return_p90"] == pytest.approx(np.percentile(returns, 90), rel=1e-5)
@@ -110,12 +110,12 @@ def test_store_write_with_invalid_episode_raises_naming_its_index(
 def test_store_written_from_its_own_episodes_has_the_same_fingerprint(
     store: EpisodeStore, episodes: list[Episode], tmp_path: Path
 ) -> None:
-    for ours, given in zip(store.read_episodes(), episodes, strict=True):
+    for ours, given in zip(store, episodes, strict=True):
         np.testing.assert_array_equal(ours.rewards, given.rewards)
         np.testing.assert_array_equal(ours.observations, given.observations.astype(np.float32))
         np.testing.assert_array_equal(ours.actions, given.actions)
         assert (ours.terminated, ours.truncated) == (given.terminated, given.truncated)
-    again = EpisodeStore.write(tmp_path / "again", store.read_episodes(), environment_id="Toy-v0", source={})
+    again = EpisodeStore.write(tmp_path / "again", store, environment_id="Toy-v0", source={})
     assert again.fingerprint == store.fingerprint
 
 

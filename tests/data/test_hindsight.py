@@ -13,10 +13,9 @@ from run_config import parse_run
 
 import decision_rnn
 from decision_rnn import Episode, InputError
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.hindsight import GoalEntries
-from decision_rnn.data.selection import top_episodes
-from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.training.prepare import prepare
@@ -239,7 +238,7 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
 def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     """Goals asked for are normalised as places, though in the data they are other places."""
     opened = open_dataset(wandering)
-    data, space = opened.open(), opened.spec.observation_space
+    data, space = opened.store, opened.spec.observation_space
     mean = data.observation_mean.copy()
     config, *_ = parse_run("test", [wandering, "--condition", "none", "--training.goal_relabeling", "hindsight"])
     agent, _, _ = prepare(config, data, 1.0, (space, Box(-1.0, 1.0, (2,))))

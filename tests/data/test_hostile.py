@@ -11,10 +11,10 @@ import pytest
 from d4rl_files import hopper_episodes
 from faults import Payload, assert_nothing_made
 
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.cache import sha256_of, sha256_of_json
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.verification import sha256_of, sha256_of_json
 from decision_rnn.utils.errors import InputError
 
 PREFIXES = ("", "d4rl/", "minari/", "local/", "standin/", "complete/")
@@ -35,7 +35,7 @@ def folder(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_hostile_dataset_names_raise(prefix: str, folder: Path) -> None:
     for text in (*TEXTS, "standin/../../x", "minari/../../x-v0"):
         with pytest.raises(InputError) as raised:
-            open_dataset(prefix + text).open()
+            open_dataset(prefix + text)
         assert len(str(raised.value).splitlines()) == 1
     assert list(folder.iterdir()) == []
 
@@ -43,7 +43,7 @@ def test_hostile_dataset_names_raise(prefix: str, folder: Path) -> None:
 def test_hostile_dataset_paths_raise(folder: Path) -> None:
     for prefix, text in product(("", "./", "~nobody/"), (*TEXTS, "/dev/zero", ".")):
         with pytest.raises(InputError):
-            open_dataset("d4rl/hopper-medium-v2", path=f"{prefix}{text}" or ".").open()
+            open_dataset("d4rl/hopper-medium-v2", path=f"{prefix}{text}" or ".")
     assert_nothing_made(folder)
 
 
@@ -68,7 +68,7 @@ def test_forged_store_with_a_pickle_raises_and_the_pickle_is_not_loaded(array: s
         (path / f"{array}.npy").write_bytes(content)
         forge(path)
         with pytest.raises(InputError, match="local/forged"):
-            open_dataset("local/forged").open()
+            open_dataset("local/forged")
     assert not (folder / "mark").exists()
 
 
@@ -78,5 +78,5 @@ def test_forged_store_without_a_key_raises(key: str) -> None:
     path = write_store("local/forged", hopper_episodes([(7, True, False)]), "Hopper-v5").path
     forge(path, **{key: None})
     with pytest.raises(InputError, match="local/forged") as raised:
-        open_dataset("local/forged").open()
+        open_dataset("local/forged")
     assert len(str(raised.value).splitlines()) == 1

@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from run_config import parse_run
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
-from decision_rnn.data.catalog import names, open_dataset
+from decision_rnn.data.dataset import dataset_names, open_dataset
 from decision_rnn.training.loop import train
 from decision_rnn.utils.errors import InputError
 
@@ -26,11 +26,11 @@ def test_write_store_makes_an_own_dataset_that_trains(local: Path, tmp_path: Pat
     episodes = hopper_episodes(KINDS)
     written = write_store("local/mine", episodes, environment_id="Hopper-v5")
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
-    store = open_dataset("local/mine").open()
+    store = open_dataset("local/mine").store
     assert store.fingerprint == written.fingerprint == directly.fingerprint
     assert store.path == local / "mine"
     assert open_dataset("local/mine").spec.reference_max == 3234.3
-    assert "local/mine" in names()
+    assert "local/mine" in dataset_names()
     assert open_dataset("local/mine").ready
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["local/mine", *small])[0], tmp_path / "run")
@@ -55,7 +55,7 @@ def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
 
     store = write_store("local/pendulum", play_episodes("Pendulum-v1", policy, episodes=2, seed=5), "Pendulum-v1")
     environment = gymnasium.make("Pendulum-v1")
-    for index, episode in enumerate(store.read_episodes()):
+    for index, episode in enumerate(store):
         observation, _ = environment.reset(seed=5 + index)
         for t in range(200):
             row = store.offsets[index] + t
@@ -80,7 +80,7 @@ def test_damaged_own_dataset_raises_and_is_not_rebuilt(local: Path) -> None:
     table = local / "mine" / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(InputError, match=r"steps\.npy is corrupt.*: `decision-rnn data remove local/mine`"):
-        open_dataset("local/mine").open()
+        open_dataset("local/mine")
     assert table.exists()
 
 
@@ -88,9 +88,9 @@ def test_damaged_own_dataset_raises_and_is_not_rebuilt(local: Path) -> None:
 def test_missing_own_dataset_error_names_the_nearest_and_no_list() -> None:
     write_store("local/mine", hopper_episodes(KINDS), "Hopper-v5")
     with pytest.raises(InputError, match=r"did you mean local/mine\? `decision-rnn data list` shows"):
-        open_dataset("local/mime").open()
+        open_dataset("local/mime")
     with pytest.raises(InputError) as caught:
-        open_dataset("local/xyzuvw").open()
+        open_dataset("local/xyzuvw")
     assert "local/mine" not in str(caught.value)
 
 
@@ -98,7 +98,7 @@ def test_missing_own_dataset_error_names_the_nearest_and_no_list() -> None:
     "name", [f"local/{rest}" for rest in ("", "..", "../x", "/x", "a/b", ".x", "\0", "a\n", "é", "a" * 999)]
 )
 def test_hostile_own_dataset_names_raise(name: str, local: Path, folders: Path) -> None:
-    for use in (lambda n: open_dataset(n).open(), lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
+    for use in (lambda n: open_dataset(n).store, lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
         with pytest.raises(InputError, match="unknown dataset"):
             use(name)
     assert list(folders.iterdir()) == []

@@ -14,7 +14,7 @@ from random_episodes import rewards_of
 
 from decision_rnn import Dataset, Episode, InputError, merge_datasets, open_dataset, remove_dataset, write_store
 from decision_rnn.cli.main import main
-from decision_rnn.data.catalog import names
+from decision_rnn.data.dataset import dataset_names
 from decision_rnn.data.sources import local as local_source
 
 FIRST = hopper_episodes([(7, True, False), (9, False, True)], seed=1)
@@ -29,10 +29,10 @@ def whole(name: str) -> str:
 def test_appended_dataset_is_that_of_all_episodes_written_at_once() -> None:
     write_store("local/mine", FIRST, "Hopper-v5", append=True)  # there is none yet
     store = write_store("local/mine", SECOND, "Hopper-v5", append=True)
-    assert store.fingerprint == open_dataset("local/mine").open().fingerprint == whole("local/whole")
+    assert store.fingerprint == open_dataset("local/mine").store.fingerprint == whole("local/whole")
     rewards = np.concatenate([episode.rewards for episode in (*FIRST, *SECOND)])
     np.testing.assert_array_equal(rewards_of(store), rewards)
-    assert names()[-2:] == ["local/mine", "local/whole"]
+    assert dataset_names()[-2:] == ["local/mine", "local/whole"]
 
 
 @pytest.mark.usefixtures("local")
@@ -46,7 +46,7 @@ def test_append_of_other_episodes_raises_and_changes_nothing() -> None:
     ):
         with pytest.raises(InputError, match=message):
             write_store("local/mine", episodes, environment_id, environment_settings=settings, append=True)
-        assert open_dataset("local/mine").open().fingerprint == before
+        assert open_dataset("local/mine").store.fingerprint == before
 
 
 @pytest.mark.usefixtures("local")
@@ -72,7 +72,7 @@ def test_appended_and_merged_datasets_keep_to_the_spaces_of_the_first() -> None:
         write_store("local/chosen", [numbers], append=True, **(spaces | {"action_space": pushes}))
     with pytest.raises(InputError, match=r"it must be a whole number from 0 to 1"):
         write_store("local/chosen", [replace(numbers, actions=np.full(3, 0.3))], append=True)
-    assert open_dataset("local/chosen").open().fingerprint == before.fingerprint
+    assert open_dataset("local/chosen").store.fingerprint == before.fingerprint
     np.testing.assert_array_equal(
         write_store("local/chosen", [choices], append=True).actions, np.tile(np.eye(2)[[0, 1, 1]], (2, 1))
     )
@@ -112,10 +112,10 @@ def test_process_killed_while_it_appends_loses_no_episode(call: int, appended: b
     code = [sys.executable, "-c", KILLED, str(call)]
     done = subprocess.run(code, env=environment(), capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
-    assert "local/mine" in names()
-    assert open_dataset("local/mine").open().fingerprint == (whole("local/whole") if appended else before)
+    assert "local/mine" in dataset_names()
+    assert open_dataset("local/mine").store.fingerprint == (whole("local/whole") if appended else before)
     write_store("local/mine", SECOND, "Hopper-v5", append=True)
-    assert open_dataset("local/mine").open().episodes == (4 if appended else 3)
+    assert open_dataset("local/mine").store.num_episodes == (4 if appended else 3)
     assert not list(local.glob("*.appended"))
 
 
@@ -130,10 +130,10 @@ def test_merged_dataset_is_that_of_all_episodes_written_at_once(capsys: pytest.C
     second = write_store("local/second", SECOND, "Hopper-v5")
     merged = merge_datasets("local/both", ["local/first", open_dataset("local/second")])
     assert isinstance(merged, Dataset)
-    assert merged.open().fingerprint == whole("local/whole")
-    assert merged.open().manifest["source"]["merged"]["local/second"] == second.fingerprint
+    assert merged.store.fingerprint == whole("local/whole")
+    assert merged.store.source["merged"]["local/second"] == second.fingerprint
     assert main(["data", "merge", "local/other", "local/first", "local/second"]) == 0
-    assert open_dataset("local/other").open().fingerprint == merged.open().fingerprint
+    assert open_dataset("local/other").store.fingerprint == merged.store.fingerprint
     assert "3 episodes, 20 steps in" in capsys.readouterr().out
 
 
@@ -156,7 +156,7 @@ def test_merge_of_datasets_that_do_not_fit_raises_and_writes_nothing() -> None:
     ):
         with pytest.raises(InputError, match=message):
             merge_datasets(name, parts)
-    assert names()[-3:] == ["local/first", "local/old", "local/second"]
+    assert dataset_names()[-3:] == ["local/first", "local/old", "local/second"]
 
 
 def test_removed_dataset_is_gone_even_if_it_is_damaged(local: Path, capsys: pytest.CaptureFixture[str]) -> None:

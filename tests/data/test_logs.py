@@ -16,10 +16,9 @@ from random_episodes import random_episode, rewards_of
 
 from decision_rnn.cli import data as cli_data
 from decision_rnn.cli.main import main
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.datasets import import_log, merge_datasets
+from decision_rnn.data.dataset import import_log, merge_datasets, open_dataset
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.d4rl import write_file
+from decision_rnn.data.formats.d4rl import write_d4rl
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.spaces import describe_actions, spaces_of
@@ -62,7 +61,7 @@ def short_log(**changes: Any) -> dict[str, Any]:
 
 
 def imported(log: Any, name: str = "local/log", **options: Any) -> list[Episode]:
-    return list(import_log(log, name, **{**NAMES, **options}).open().read_episodes())
+    return list(import_log(log, name, **{**NAMES, **options}).store)
 
 
 @pytest.mark.usefixtures("local")
@@ -107,7 +106,7 @@ def test_last_row_without_an_action_is_the_observation_after_the_last_action(
     assert (first.terminated, first.truncated) == (second.terminated, second.truncated) == (False, True)
     note = "no observation after the last action of 1 of 2 episodes: the last observation stands for it"
     dataset = open_dataset("local/log")
-    info = format_info(dataset.spec, dataset.open())
+    info = format_info(dataset.spec, dataset.store)
     assert note in capsys.readouterr().err
     assert note in info
     assert "observations obs_0" in info
@@ -141,11 +140,11 @@ def test_parquet_lists_are_entries_and_a_log_without_rewards_has_zeros(tmp_path:
     }
     pa.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     dataset = import_log(tmp_path / "log.parquet", "local/lists", "observation.state", "action", episode="id")
-    first, second = dataset.open().read_episodes()
+    first, second = dataset.store
     np.testing.assert_array_equal(first.observations, [[1, 2], [3, 4], [3, 4]])
     np.testing.assert_array_equal(second.actions, [[0.125]])
     assert not first.rewards.any()
-    info = format_info(dataset.spec, dataset.open())
+    info = format_info(dataset.spec, dataset.store)
     assert "observation.state[0], observation.state[1]" in info
     assert "the log has no rewards: all are 0" in info
 
@@ -188,7 +187,7 @@ def test_data_import_of_choices_in_one_column_or_several(tmp_path: Path, capsys:
     cli_data.run(["import", log, "--name", "local/one", *columns, "--actions", "u", "--choices", "3"])
     cli_data.run(["import", log, "--name", "local/two", *columns, "--actions", "u,v", "--choices", "3,2"])
     assert "quantities" not in capsys.readouterr().err
-    spaces = [spaces_of(open_dataset(name).open())[1] for name in ("local/quantities", "local/one", "local/two")]
+    spaces = [spaces_of(open_dataset(name).store)[1] for name in ("local/quantities", "local/one", "local/two")]
     assert spaces == [Box(0, 2, (1,)), Discrete(3), MultiDiscrete([3, 2])]
 
 
@@ -276,7 +275,7 @@ def test_remarks_on_a_log_name_the_columns_of_entries(capsys: pytest.CaptureFixt
     described = capsys.readouterr().out
     assert "entry 1 (obs_grip) of the observations never changes" in described
     assert "entry 2 (obs_clock) of the observations is around 1.76e+09" in described
-    store = open_dataset("local/log").open()
+    store = open_dataset("local/log").store
     assert "entry 1 (v) has a single value and is held at it" in str(describe_actions(store, spaces_of(store)[1]))
 
 
@@ -305,8 +304,8 @@ def test_own_data_exported_as_d4rl_are_imported_with_the_same_fingerprint(seed: 
     ends = [(True, False), (False, True), (True, True), (False, False)]
     kinds = [(int(random.integers(1, 20)), *ends[random.integers(4)]) for _ in range(8)]
     written = write_store("local/first", [random_episode(random, *kind) for kind in kinds])
-    write_file(tmp_path / "first.hdf5", written)
-    again = import_log(tmp_path / "first.hdf5", "local/again").open()
+    write_d4rl(tmp_path / "first.hdf5", written)
+    again = import_log(tmp_path / "first.hdf5", "local/again").store
     assert again.fingerprint == written.fingerprint
     np.testing.assert_array_equal(rewards_of(again), rewards_of(written))
 
@@ -322,14 +321,14 @@ def test_column_names_of_a_log_survive_export_as_d4rl_import_and_merge(tmp_path:
     merge_datasets("local/both", ["local/log", "local/again"])
     names = {"observations": ["obs_0", "obs_1"], "actions": ["u", "v"]}
     for name in ("local/again", "local/both"):
-        assert open_dataset(name).open().manifest["source"]["columns"] == names
+        assert open_dataset(name).store.source["columns"] == names
     with pytest.raises(InputError, match=r"turned\.hdf5 names other columns than a file before it"):
         import_log([log, turned], "local/mixed")
     with h5py.File(log, "a") as file:  # the names of another tool
         file["observations"].attrs["columns"] = np.array([b"x", b"y"])
         file["actions"].attrs["columns"] = '["u"]'
     import_log(log, "local/unnamed")
-    assert "columns" not in open_dataset("local/unnamed").open().manifest["source"]
+    assert "columns" not in open_dataset("local/unnamed").store.source
 
 
 @pytest.mark.usefixtures("local")
@@ -347,7 +346,7 @@ def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: 
     if timed:
         arrays["timeouts"] = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0.0])
     import_log(write(tmp_path / "maze.hdf5", arrays), "local/maze", environment_id="Maze-v9")
-    store = open_dataset("local/maze").open()
+    store = open_dataset("local/maze").store
     assert store.episode_lengths.tolist() == ([2, 2, 5] if timed else [4, 5])
     assert (store.environment_id, store.observation_dim, store.action_dim) == ("Maze-v9", 4, 2)
     assert ("it has no timeouts: episodes end only at its terminals" in capsys.readouterr().err) == (not timed)
@@ -395,6 +394,6 @@ def test_missing_numbers_of_a_d4rl_file_are_treated_as_those_of_a_log(missing: A
         InputError, match=r"arm\.hdf5 has observations .*, as in row 4: mend them, or choose missing drop_"
     ):
         import_log(file, "local/arm")
-    store = import_log(file, "local/arm", missing=missing).open()
+    store = import_log(file, "local/arm", missing=missing).store
     assert store.episode_lengths.tolist() == lengths
-    assert any("1 of 3 episodes had missing numbers: " in note for note in store.manifest["source"]["notes"])
+    assert any("1 of 3 episodes had missing numbers: " in note for note in store.source["notes"])

@@ -9,7 +9,7 @@ from minari.data_collector import EpisodeBuffer
 from minari_files import boxes, play
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.minari import dataset_folder, read_episodes, read_source, write_dataset
+from decision_rnn.data.formats.minari import dataset_folder, read_minari, read_source, write_dataset
 from decision_rnn.utils.errors import InputError
 
 ID = "standin/toy-v0"
@@ -92,7 +92,7 @@ def test_read_episodes_flattens_dict_observations_and_discrete_actions_as_gymnas
     )
     given = {"observation_space": space, "action_space": Discrete(3)}
     minari.create_dataset_from_buffers("theirs/dict-v0", [buffer], **given)
-    (episode,) = read_episodes("theirs/dict-v0")
+    (episode,) = read_minari("theirs/dict-v0")
     numbers = Dict({key: entry for key, entry in space.spaces.items() if key != "mission"})
     values = [{key: buffer.observations[key][i] for key in numbers.spaces} for i in range(3)]
     np.testing.assert_array_equal(episode.observations, [gymnasium.spaces.flatten(numbers, value) for value in values])

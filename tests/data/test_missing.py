@@ -21,14 +21,14 @@ def test_write_store_drops_or_ends_episodes_with_missing_numbers(episodes: list[
     ended = write_store("local/ended", [whole, broken], missing="end_episode")
     cut = Episode(broken.observations[:6], broken.actions[:5], broken.rewards[:5], False, False)
     assert ended.fingerprint == write_store("local/cut", [whole, cut]).fingerprint
-    (note,) = ended.manifest["source"]["notes"]
+    (note,) = ended.source["notes"]
     assert note == "1 of 2 episodes had missing numbers: cut before the first (missing end_episode)"
 
 
 @pytest.mark.usefixtures("local")
 def test_missing_final_observation_keeps_the_steps_and_the_end(episodes: list[Episode]) -> None:
     episodes[1].observations[-1, 2] = np.inf
-    (read,) = write_store("local/last", episodes[1:2], missing="end_episode").read_episodes()
+    (read,) = write_store("local/last", episodes[1:2], missing="end_episode")
     assert read.terminated
     np.testing.assert_array_equal(read.rewards, episodes[1].rewards)
     np.testing.assert_array_equal(read.observations[-1], read.observations[-2])

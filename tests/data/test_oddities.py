@@ -11,7 +11,7 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.data.info import format_info
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.warnings import equal_returns, odd_entries
+from decision_rnn.data.warnings import warn_of_observations, warn_of_returns
 
 Make = Callable[..., EpisodeStore]
 
@@ -41,7 +41,7 @@ def make(tmp_path: Path) -> Make:
 
 def test_ordinary_data_have_no_oddities(make: Make) -> None:
     store = make({0: lambda time: 1e6 + time, 1: lambda time: 1e-5 * np.sin(time), 2: lambda time: time})
-    assert [*odd_entries(store), *equal_returns(store)] == []
+    assert [*warn_of_observations(store), *warn_of_returns(store)] == []
 
 
 def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(make: Make) -> None:
@@ -51,31 +51,31 @@ def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(m
     assert "entry 1 of the observations never changes in the data" in lines[0]
     assert "entry 2 of the observations is around 1.76e+09, where float32 loses its changes" in lines[1]
     assert "all 5 episodes have the return -20" in lines[2]
-    assert list(odd_entries(store, np.array([0, 1]))) == [lines[0].split(maxsplit=1)[1]]
+    assert list(warn_of_observations(store, np.array([0, 1]))) == [lines[0].split(maxsplit=1)[1]]
 
 
 def test_equal_returns_of_data_with_goals_are_mended_by_goals_in_hindsight(make: Make) -> None:
     store, place = make({}, reward=-1.0), Box(-np.inf, np.inf, (1,))
-    (sentence,) = equal_returns(store, Dict(achieved_goal=place, desired_goal=place, observation=place))
+    (sentence,) = warn_of_returns(store, Dict(achieved_goal=place, desired_goal=place, observation=place))
     assert sentence.endswith("train with --training.goal_relabeling hindsight")
-    (other,) = equal_returns(store, Dict(achieved_goal=place, observation=place))
+    (other,) = warn_of_returns(store, Dict(achieved_goal=place, observation=place))
     assert "--condition none" in other
 
 
 def test_returns_of_a_small_scale_are_not_taken_to_be_equal(make: Make) -> None:
-    assert list(equal_returns(make({}, scale=1e-9))) == []
-    assert len(list(equal_returns(make({}, reward=1e-9)))) == 1
+    assert list(warn_of_returns(make({}, scale=1e-9))) == []
+    assert len(list(warn_of_returns(make({}, reward=1e-9)))) == 1
 
 
 def test_odd_entries_of_a_dict_are_named_by_their_keys(make: Make) -> None:
     store = make({1: np.zeros_like, 2: lambda time: 1.76e9 + 0.02 * time})
     space = Dict(arm=Box(-1, 1, (2,)), clock=Box(0, np.inf, (1,)))
-    constant, lost = odd_entries(store, observations=space)
+    constant, lost = warn_of_observations(store, observations=space)
     assert constant.startswith("entry 1 (arm, 1) of the observations never changes")
     assert lost.startswith("entry 2 (clock) of the observations is around")
 
 
 def test_many_constant_columns_are_shortened(make: Make) -> None:
     columns = dict.fromkeys(range(3), np.zeros_like)
-    (sentence,) = odd_entries(make(columns))
+    (sentence,) = warn_of_observations(make(columns))
     assert sentence.startswith("each of the entries 0, 1, 2 of the observations never changes")

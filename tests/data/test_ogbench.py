@@ -13,7 +13,7 @@ from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset, write_store
 from decision_rnn.cli.main import main
-from decision_rnn.data.formats.ogbench import read_episodes
+from decision_rnn.data.formats.ogbench import read_ogbench
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.environments import episodes_at_once, make_environment
 from decision_rnn.environments.ogbench import TASKS
@@ -52,10 +52,14 @@ def written(path: Path, **changes: Any) -> Path:
 def test_ogbench_file_is_read_as_its_own_package_reads_it(tmp_path: Path) -> None:
     """An episode's last row has no transition; its goal, which the file does not have, is where it ends."""
     written(tmp_path / "data" / "pointmaze-medium-stitch-v0.npz")
-    store = open_dataset(NAME).open()
-    assert (store.episodes, store.steps, store.environment_id) == (3, 10, "decision_rnn/ogbench-pointmaze-medium-v0")
+    store = open_dataset(NAME).store
+    assert (store.num_episodes, store.steps, store.environment_id) == (
+        3,
+        10,
+        "decision_rnn/ogbench-pointmaze-medium-v0",
+    )
     arrays, begin = contents(), 0
-    for episode, rows in zip(store.read_episodes(), (4, 2, 7), strict=True):
+    for episode, rows in zip(store, (4, 2, 7), strict=True):
         places = arrays["observations"][begin : begin + rows]
         np.testing.assert_array_equal(episode.observations[:, :2], places)
         np.testing.assert_array_equal(episode.observations[:, 2:], np.repeat(places[-1:], rows, axis=0))
@@ -72,15 +76,15 @@ def test_ogbench_validation_file_is_read_beside_that_of_training(tmp_path: Path)
     file = tmp_path / "data" / "pointmaze-medium-stitch-v0.npz"
     written(file)
     written(file.with_name(f"{file.stem}-val.npz"), **contents((5, 3)))
-    seen = open_dataset(NAME).open()
-    held_out = open_dataset(f"{NAME}-val").open()
-    assert (seen.episodes, held_out.episodes, held_out.episode_lengths.tolist()) == (3, 2, [4, 2])
+    seen = open_dataset(NAME).store
+    held_out = open_dataset(f"{NAME}-val").store
+    assert (seen.num_episodes, held_out.episodes, held_out.episode_lengths.tolist()) == (3, 2, [4, 2])
     ogbench = pytest.importorskip("ogbench")
     _, theirs, validation = ogbench.make_env_and_datasets(NAME[8:], dataset_path=str(file))
     np.testing.assert_array_equal(seen.observations[:, :2], theirs["observations"])
     np.testing.assert_array_equal(held_out.observations[:, :2], validation["observations"])
     np.testing.assert_array_equal(held_out.actions, validation["actions"])
-    assert open_dataset(f"{NAME}-val", path=file).open().fingerprint == seen.fingerprint  # a file that is named is read
+    assert open_dataset(f"{NAME}-val", path=file).store.fingerprint == seen.fingerprint  # a file that is named is read
 
 
 def test_ogbench_validation_episodes_are_those_that_the_recipe_makes_after_those_of_training(
@@ -89,16 +93,16 @@ def test_ogbench_validation_episodes_are_those_that_the_recipe_makes_after_those
     pytest.importorskip("ogbench.locomaze")
     monkeypatch.setattr(MazeRecipe, "episodes", 20)
     monkeypatch.setattr(MazeRecipe, "steps", 15)
-    seen, held_out = open_dataset(NAME).open(), open_dataset(f"{NAME}-val").open()
-    assert (seen.episodes, held_out.episodes) == (20, 2)
+    seen, held_out = open_dataset(NAME).store, open_dataset(f"{NAME}-val").store
+    assert (seen.num_episodes, held_out.episodes) == (20, 2)
     monkeypatch.setattr(MazeRecipe, "episodes", 22)
     all_22 = list(collect(MazeRecipe("pointmaze-medium", "stitch"), tmp_path, False, 1))
-    for episode, expected in zip(held_out.read_episodes(), all_22[20:], strict=True):
+    for episode, expected in zip(held_out, all_22[20:], strict=True):
         np.testing.assert_array_equal(episode.observations, expected.observations.astype(np.float32))
     rewarded = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0-val")
     assert rewarded.spec.environment_id == "decision_rnn/ogbench-pointmaze-medium-singletask-task3-v0"
     monkeypatch.setattr(MazeRecipe, "episodes", 20)
-    np.testing.assert_array_equal(rewarded.open().actions, held_out.actions)
+    np.testing.assert_array_equal(rewarded.store.actions, held_out.actions)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_ogbench_export_is_read_by_its_own_package_and_by_ours(
     taken = generator.uniform(-1, 1, (13, actions)).astype(np.float32)
     name = f"ogbench/{task}-{kind}-v0"
     original = written(tmp_path / "original.npz", observations=seen, actions=taken, qpos=None)
-    store = open_dataset(name, path=original).open()
+    store = open_dataset(name, path=original).store
     file = tmp_path / "new" / "exported.npz"
     assert main(["data", "export", name, "--format", "ogbench", "--output", str(file)]) == 0
     assert "3 episodes, 10 steps written to" in (said := capsys.readouterr().out)
@@ -134,13 +138,13 @@ def test_ogbench_export_is_read_by_its_own_package_and_by_ours(
     elif added:  # the first two of the four entries of a button, behind the arm and the cube
         lit = whole["observations"][:, 28:36].reshape(-1, 2, 4)
         np.testing.assert_array_equal(theirs[added], lit[..., 1] > lit[..., 0])
-    assert open_dataset(name, path=file).open().fingerprint == store.fingerprint
+    assert open_dataset(name, path=file).store.fingerprint == store.fingerprint
 
 
 def test_export_of_another_environment_in_ogbench_layout_is_one_sentence(
     tmp_path: Path, store: EpisodeStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_store("local/hopper", store.read_episodes(), "Hopper-v5")
+    write_store("local/hopper", store, "Hopper-v5")
     assert main(["data", "export", "local/hopper", "--format", "ogbench", "--output", str(tmp_path / "x.npz")]) == 2
     assert "is of Hopper-v5, which is none of OGBench's tasks: export it as minari or d4rl" in capsys.readouterr().err
     assert not (tmp_path / "x.npz").exists()
@@ -162,7 +166,7 @@ def test_export_of_another_environment_in_ogbench_layout_is_one_sentence(
 def test_damaged_ogbench_file_is_one_sentence(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     file = written(tmp_path / "data.npz", **changes)
     with pytest.raises(InputError, match=message):
-        open_dataset(NAME, path=file).open()
+        open_dataset(NAME, path=file)
 
 
 def test_ogbench_file_that_declares_more_than_it_holds_is_one_sentence(tmp_path: Path) -> None:
@@ -174,14 +178,14 @@ def test_ogbench_file_that_declares_more_than_it_holds_is_one_sentence(tmp_path:
     cut.write_bytes(cut.read_bytes()[:300])
     for file in (large, cut):
         with pytest.raises(InputError, match="cannot be read as an npz file"):
-            list(read_episodes(file, 2, 2))
+            list(read_ogbench(file, 2, 2))
 
 
 def test_unknown_ogbench_names_and_files_raise(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean ogbench/pointmaze-large-stitch-v0"):
         _ = open_dataset("ogbench/pointmaze-large-stich-v0").spec
     with pytest.raises(InputError, match=r"nowhere.npz, given for .* is not a file"):
-        open_dataset(NAME, path=tmp_path / "nowhere.npz").open()
+        open_dataset(NAME, path=tmp_path / "nowhere.npz")
 
 
 def test_ogbench_environment_has_its_goals_and_each_of_five_tasks() -> None:

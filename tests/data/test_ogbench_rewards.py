@@ -12,7 +12,7 @@ import pytest
 from decision_rnn import InputError, open_dataset
 from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.ogbench import write_file
+from decision_rnn.data.formats.ogbench import write_ogbench
 from decision_rnn.data.sources import ogbench as source
 from decision_rnn.environments.environments import make_environment
 from decision_rnn.environments.ogbench import TASKS
@@ -76,7 +76,7 @@ def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, dataset: s
     from ogbench import make_env_and_datasets
 
     _, theirs, _ = make_env_and_datasets(f"{dataset}-singletask-task3-v0", dataset_path=str(file))
-    store = open_dataset(f"ogbench/{dataset}-singletask-task3-v0", path=file).open()
+    store = open_dataset(f"ogbench/{dataset}-singletask-task3-v0", path=file).store
     np.testing.assert_array_equal(store.rewards, theirs["rewards"])
     np.testing.assert_array_equal(store.observations, theirs["observations"])
     np.testing.assert_array_equal(store.actions, theirs["actions"])
@@ -92,12 +92,12 @@ def test_ogbench_oracle_representations_are_those_of_its_own_package(tmp_path: P
     from ogbench import make_env_and_datasets
 
     environment, theirs, _ = make_env_and_datasets(f"{dataset}-oraclerep-v0", dataset_path=str(file))
-    store = open_dataset(f"ogbench/{dataset}-oraclerep-v0", path=file).open()
+    store = open_dataset(f"ogbench/{dataset}-oraclerep-v0", path=file).store
     size = theirs["oracle_reps"].shape[1]
     reached, _, states = np.split(store.observations, [size, 2 * size], axis=1)
     np.testing.assert_array_equal(states, theirs["observations"])
     np.testing.assert_allclose(reached, theirs["oracle_reps"], rtol=0, atol=2e-6)
-    for episode in store.read_episodes():
+    for episode in store:
         assert (episode.observations[:, size : 2 * size] == episode.observations[-1, :size]).all()
     ours = make_environment(f"decision_rnn/ogbench-{task}-oraclerep-v0")
     with drawing_from(seeded(2)):
@@ -110,9 +110,9 @@ def test_ogbench_oracle_representations_are_those_of_its_own_package(tmp_path: P
     }
     assert info["goal"].shape == (size,)
     np.testing.assert_allclose(seen["desired_goal"], info["goal"], atol=0.05)  # ours seeds the two steps before it
-    write_file(tmp_path / "exported.npz", store)
+    write_ogbench(tmp_path / "exported.npz", store)
     with np.load(tmp_path / "exported.npz") as exported:
-        assert len(exported["observations"]) == store.steps + store.episodes
+        assert len(exported["observations"]) == store.steps + store.num_episodes
         np.testing.assert_array_equal(exported["observations"][: ROWS - 1], states[: ROWS - 1])
 
 
@@ -124,9 +124,9 @@ def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: 
         yield goal_episode(np.linspace((0, 0), (20, 20), 50), np.zeros((49, 2)))
 
     monkeypatch.setattr(source, "collect", collect)
-    first = open_dataset("ogbench/pointmaze-medium-stitch-singletask-v0").open()
-    goals = open_dataset("ogbench/pointmaze-medium-stitch-v0").open()
-    third = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0").open()
+    first = open_dataset("ogbench/pointmaze-medium-stitch-singletask-v0").store
+    goals = open_dataset("ogbench/pointmaze-medium-stitch-v0").store
+    third = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0").store
     assert len(made) == 1
     assert first.fingerprint != third.fingerprint
     np.testing.assert_array_equal(first.observations, goals.observations[:, :2])
@@ -143,8 +143,8 @@ def test_ogbench_relabels_an_export_with_the_same_rewards(tmp_path: Path, datase
     arrays = {key: np.array([row[key] for row in rows], np.float32) for key in ("observations", "actions")}
     np.savez(tmp_path / "original.npz", **arrays, terminals=np.arange(2 * ROWS) % ROWS == ROWS - 1)
     name = f"{dataset}-singletask-task3-v0"
-    store = open_dataset(f"ogbench/{name}", path=tmp_path / "original.npz").open()
-    write_file(tmp_path / "exported.npz", store)
+    store = open_dataset(f"ogbench/{name}", path=tmp_path / "original.npz").store
+    write_ogbench(tmp_path / "exported.npz", store)
     shutil.copy(tmp_path / "exported.npz", tmp_path / "exported-val.npz")
     from ogbench import make_env_and_datasets
 

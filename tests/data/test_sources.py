@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from guide import example
 
-from decision_rnn.data.catalog import names, open_dataset
+from decision_rnn.data.dataset import dataset_names, open_dataset
 from decision_rnn.data.sources import SOURCES, Source, register_source
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins
@@ -30,17 +30,17 @@ def test_custom_source_is_registered_by_a_plugin(mysource: Path) -> None:
     with pytest.raises(InputError, match=r"unknown dataset 'toy/three': .*--plugins MODULE"):
         open_dataset("toy/three")
     import_plugins(["mysource"])
-    assert {"toy/three", "toy/thirty"} <= set(names())
+    assert {"toy/three", "toy/thirty"} <= set(dataset_names())
     dataset = open_dataset("toy/three")
     assert not dataset.ready
     store = dataset.open(progress=False)
-    assert (store.episodes, store.steps, dataset.ready) == (3, 600, True)
+    assert (store.num_episodes, store.steps, dataset.ready) == (3, 600, True)
     assert store.path == mysource / "cache" / "stores" / "toy" / "three"
     assert float(dataset.spec.normalised(-150.0)) == 100
     with pytest.raises(InputError, match="known are toy/three, toy/thirty"):
-        open_dataset("toy/four").open()
+        open_dataset("toy/four")
     with pytest.raises(InputError, match="leave out --path"):
-        open_dataset("toy/three", path="x.hdf5").open()
+        open_dataset("toy/three", path="x.hdf5")
     with pytest.raises(InputError, match="toy/three is not downloaded"):
         dataset.download()
 

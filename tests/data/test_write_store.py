@@ -17,7 +17,7 @@ from minari.dataset.episode_data import EpisodeData
 
 import decision_rnn
 from decision_rnn import Episode, EpisodeStore, InputError, write_store
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import open_dataset
 
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
 
@@ -78,7 +78,7 @@ def test_second_process_that_writes_the_same_own_dataset_is_refused(local: Path,
     assert "another process is writing local/mine" in error
     printed, error = first.communicate(timeout=120)
     assert first.returncode == 0, error
-    assert open_dataset("local/mine").open().fingerprint + "\n" == printed
+    assert open_dataset("local/mine").store.fingerprint + "\n" == printed
     assert [path.name for path in local.iterdir()] == ["mine"]
     third = writing(tmp_path, 3, go="go")
     assert "local/mine exists" in third.communicate(timeout=120)[1]

@@ -15,8 +15,8 @@ from decision_rnn.agent import (
 )
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import ObservationConfig, RunConfig
-from decision_rnn.data.spec import TASKS, observation_index
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.spaces import described_spaces
+from decision_rnn.data.spec import TASKS, DatasetSpec, observation_index
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.training.checkpoint import TrainedAgent
@@ -31,8 +31,7 @@ def made_agent(
 ) -> TrainedAgent:
     agent, objective = agent or AgentConfig(), objective or MSEConfig()
     condition = condition or ReturnToGoConfig()
-    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "nothing")
-    index = observation_index(mask, spec.environment_id)
+    index = observation_index(mask, "Hopper-v5")
     seen = 11 if index is None else len(index)
     torch.manual_seed(0)
     made_for = agent_spec(
@@ -48,7 +47,7 @@ def made_agent(
         for parameter in made.parameters():
             parameter += 0.05 * torch.randn_like(parameter)
     config = RunConfig(
-        dataset=spec.name,
+        dataset="standin/hopper-medium",
         backbone=backbone,
         agent=agent,
         condition=condition,
@@ -56,7 +55,16 @@ def made_agent(
         observation=ObservationConfig(mask=mask),
     )
     returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
-    return TrainedAgent(made.eval(), config, DataSummary.from_spec(spec, fingerprint="0" * 64, **returns), 7, 1.5)
+    spec = DatasetSpec(
+        name="standin/hopper-medium",
+        environment_id="Hopper-v5",
+        comparable="nothing",
+        spaces=described_spaces(*TASKS["hopper"].spaces()),
+        fingerprint="0" * 64,
+        **TASKS["hopper"].scores(),
+        **returns,
+    )
+    return TrainedAgent(made.eval(), config, spec, 7, 1.5)
 
 
 def exported(folder: Path, trained: TrainedAgent) -> Policy:

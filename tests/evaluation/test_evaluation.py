@@ -12,9 +12,9 @@ import scipy.stats
 
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.spec import DatasetSpec, described_spaces
+from decision_rnn.data.spaces import described_spaces
+from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
@@ -290,8 +290,7 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
         for length, cut in zip(lengths, truncated, strict=True)
     ]
     store = EpisodeStore.write(tmp_path / "store", made, environment_id="Pendulum-v1", source={})
-    spec = DatasetSpec("local/short", "Pendulum-v1", -1600.0, -150.0, (), 1000.0, "ours")
-    assert DataSummary.from_store(spec, store).time_limit == limit
+    assert spec_of_store("local/short", store).time_limit == limit
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -18,9 +18,8 @@ from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.backbones import BackboneConfig, register
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.config import from_dict, to_dict
-from decision_rnn.data.spec import TASKS
+from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.checkpoint import (
     TrainedAgent,
     changes_since,
@@ -50,8 +49,7 @@ def make(store: EpisodeStore, *steps: int, run: Path, backbone: str = "mingru") 
     small = ["--backbone", backbone, "--backbone.width", "16", "--agent.tokens", "interleaved"]
     config, _ = parse_run("test", ["hopper-medium", *small])
     agent, trainer, stream = prepare(config, store, 500.0)
-    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
-    provenance = DataSummary.from_store(spec, store)
+    provenance = spec_of_store("standin/hopper-medium", store)
     for step in steps:
         while trainer.steps < step:
             trainer.step(stream.sample())

@@ -34,7 +34,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from run_config import parse_run
-from decision_rnn.data.catalog import Dataset
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training import loop
 

@@ -13,9 +13,9 @@ import torch
 from run_config import parse_run
 
 from decision_rnn.config import RunConfig
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
-from decision_rnn.data.summary import DataSummary
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.loop import train
 from decision_rnn.training.trainer import Trainer
@@ -69,7 +69,7 @@ def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
 ) -> None:
     told = []
 
-    def on_data(provenance: DataSummary, seen: EpisodeStore) -> None:
+    def on_data(provenance: DatasetSpec, seen: EpisodeStore) -> None:
         assert "parameters" in capsys.readouterr().out
         assert not (tmp_path / "run" / "checkpoints").exists()
         told.append((provenance.return_min, provenance.return_max, seen.episode_returns))

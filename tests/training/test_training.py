@@ -17,7 +17,7 @@ from run_config import parse_run
 
 from decision_rnn.agent import ObjectiveConfig, objectives
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.catalog import Dataset
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
@@ -328,7 +328,7 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
     monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     objectives.register_objective(config)(greedy)
-    unknown = EpisodeStore.write(tmp_path / "data", store.read_episodes(), environment_id="Swing-v0", source={})
+    unknown = EpisodeStore.write(tmp_path / "data", store, environment_id="Swing-v0", source={})
     monkeypatch.setattr(Dataset, "open", lambda dataset: unknown)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=sentence):
@@ -374,7 +374,7 @@ def test_train_says_what_is_odd_in_its_data(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(store, "observation_std", np.where(np.arange(11) == 7, 0.0, store.observation_std))
-    monkeypatch.setattr(store, "episode_returns", np.full(store.episodes, 3.0))
+    monkeypatch.setattr(store, "episode_returns", np.full(store.num_episodes, 3.0))
     train(configure("--training.steps", "1"), tmp_path / "run")
     warned = capsys.readouterr().err
     assert "warning: entry 7 of the observations never changes in the data" in warned

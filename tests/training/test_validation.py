@@ -10,8 +10,7 @@ from run_config import parse_run
 
 from decision_rnn import InputError
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import Dataset
-from decision_rnn.data.selection import Selection
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.loop import train
@@ -23,9 +22,9 @@ HELD_OUT = "hopper-expert"
 @pytest.fixture(autouse=True)
 def two_stores(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
     """Training on all episodes but the last, which is held out."""
-    last = np.arange(store.episodes) == store.episodes - 1
-    held_out = Selection(store, last)
-    seen = Selection(store, ~last)
+    last = np.arange(store.num_episodes) == store.num_episodes - 1
+    held_out = store.select(last)
+    seen = store.select(~last)
     monkeypatch.setattr(Dataset, "open", lambda dataset: held_out if HELD_OUT in dataset.name else seen)
     return held_out
 
@@ -41,7 +40,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
     others = ["--training.context", whole, "--training.tbptt_segments", "1", "--condition.rtg_quantile", "0"]
     config = configure("--validation", HELD_OUT, *others)
     agent = train(config, tmp_path / "run").agent
-    episode = next(two_stores.read_episodes())
+    episode = next(two_stores)
     steps = torch.arange(two_stores.steps)[None]
     action = torch.from_numpy(episode.actions)[None]
     to_go = torch.from_numpy(episode.rewards[::-1].cumsum()[::-1].astype(np.float32))[None, :, None]

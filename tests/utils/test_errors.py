@@ -9,7 +9,7 @@ from decision_rnn.utils.errors import EnvironmentFailure, InputError, did_you_me
 
 
 def test_did_you_mean_suggests_only_close_names() -> None:
-    assert did_you_mean("mingur", ("minlstm", "mingru")) == "did you mean mingru? "
+    assert did_you_mean("mingur", ("minlstm", "mingru")) == "Did you mean mingru? "
     assert did_you_mean("transformer", ("minlstm", "mingru")) == ""
     assert did_you_mean("mingur", ("minlstm", "mingru"), likeness=0.99) == ""
 

@@ -22,10 +22,10 @@ from decision_rnn.utils.files import new_file
 
 KEYS = ("observations", "actions", "terminals")
 LEFT_OUT = "qvel is left out, and qpos too but for mazes without teleports: states do not hold all of them"
-"""What is not in files that `write_file` writes, for the user."""
+"""What is not in files that `write_ogbench` writes, for the user."""
 
 
-def read_episodes(file: Path, states: int, actions: int) -> Iterator[Episode]:
+def read_ogbench(file: Path, states: int, actions: int) -> Iterator[Episode]:
     """The episodes of a file with states and actions of so many numbers.
 
     Raises:
@@ -52,7 +52,7 @@ def read_episodes(file: Path, states: int, actions: int) -> Iterator[Episode]:
         begin = end
 
 
-def write_file(path: Path, store: EpisodeStore) -> None:
+def write_ogbench(path: Path, store: EpisodeStore) -> None:
     """Write a store of one of `TASKS`, with goals or a single one, to the new file `path`, atomically.
 
     An episode's last action is zero. Rewards and goals are not in the layout. Raises InputError if the store is of
@@ -66,12 +66,12 @@ def write_file(path: Path, store: EpisodeStore) -> None:
         )
     task, size = found[1], TASKS[found[1]].states
     states = slice(-size, None) if found[2] == ORACLE else slice(size)
-    first, rows = _columns(next(store.read_episodes()), task, states), store.steps + store.episodes
+    first, rows = _columns(store[0], task, states), store.steps + store.num_episodes
     with new_file(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for key, example in first.items():  # one after the other: the file may be larger than the memory
             with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
                 file.write(npy_header(example.dtype.type, (rows, *example.shape[1:])))
-                for episode in store.read_episodes():
+                for episode in store:
                     file.write(_columns(episode, task, states)[key].tobytes())
 
 

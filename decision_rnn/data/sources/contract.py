@@ -5,14 +5,13 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TypeVar
 
-from decision_rnn.data.cache import store_folder
-from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store import EpisodeStore
-from decision_rnn.utils.errors import InputError
+from decision_rnn.data.spec import DatasetSpec, spec_of_store
+from decision_rnn.data.store import EpisodeStore, store_folder
+from decision_rnn.utils.errors import InputError, did_you_mean
 
 
 class Source(ABC):
-    """A source of datasets: their names, the spec of each, and how its store is made.
+    """A source of datasets: their names, how the store of each is made, and its spec.
 
     A dataset is named `PREFIX/...`; the methods take the full name. Sources are independent of each other.
 
@@ -29,31 +28,27 @@ class Source(ABC):
         """The datasets that it can list, in order; it may be able to open others."""
 
     @abstractmethod
-    def spec(self, name: str) -> DatasetSpec:
-        """The dataset's evaluation environment and references; raises InputError if there is no such dataset.
-
-        Download nothing, and do not make the store for what can be known without it. If the store exists and its
-        contents are not what the name implies (a file that is not the published one), the spec says so.
-        """
-
-    @abstractmethod
-    def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
+    def open(self, name: str, path: Path | None) -> EpisodeStore:
         """Its episodes, made on first use (`open_or_make`); raises InputError if they are not available.
 
         Args:
-            name: The name of the dataset.
-            progress: Show progress bars on stderr if that is a terminal.
+            name: The name of the dataset, which `check` accepts.
             path: The file given by `--path`, or None. A source that reads no file raises InputError for one.
         """
 
-    def download(self, name: str, progress: bool) -> list[Path]:
-        """Download a store's source files if they are missing; returns their paths. By default raises InputError."""
-        raise InputError(
-            f"{self.spec(name).name} is not downloaded, there is nothing to fetch: use `decision-rnn data make`"
-        )
+    def check(self, name: str) -> None:
+        """Raise InputError if there is no dataset of that name; nothing is made. By default, if it is not listed."""
+        if name not in self.names():
+            raise InputError(
+                f"unknown dataset {name!r:.200}: {did_you_mean(name, self.names())}known are {', '.join(self.names())}"
+            )
+
+    def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
+        """The dataset's evaluation environment and references, given its store; by default as its contents say."""
+        return spec_of_store(name, store)
 
     def folder(self, name: str) -> Path:
-        """The folder of the store, which may not exist yet; by default in the cache of what can be regenerated."""
+        """The folder of the store, which may not exist yet; by default in the cache of what can be made again."""
         return store_folder(name)
 
 
@@ -68,13 +63,16 @@ def register_source(source: SourceClass) -> SourceClass:
     without arguments.
 
     Raises:
-        ValueError: If its prefix is not a word or is taken; the message lists the registered ones.
+        ValueError: If its prefix is not a word or is taken.
         TypeError: If it lacks a method of `Source`.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", source.prefix) or source.prefix in SOURCES:
-        raise ValueError(
-            f"source {source.__name__} has the prefix {source.prefix!r}: it must be a lower-case word that is not "
-            f"taken; registered are {', '.join(SOURCES)}"
-        )
+        raise ValueError(f"the prefix {source.prefix!r} of {source.__name__} is no lower-case word, or is taken")
     SOURCES[source.prefix] = source()
     return source
+
+
+def refuse_path(name: str, path: Path | None) -> None:
+    """Raise InputError if a file is named for a dataset that is read from none."""
+    if path is not None:
+        raise InputError(f"{name} is read from no file: leave out --path {path}.")

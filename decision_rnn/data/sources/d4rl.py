@@ -2,20 +2,22 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
-from decision_rnn.data.cache import identify, is_made_of, made_manifest, open_or_make
+from decision_rnn.data.cache import identify, is_made_of
+from decision_rnn.data.formats.d4rl import read_d4rl
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
-from decision_rnn.data.store import EpisodeStore
-from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask, spec_of_store
+from decision_rnn.data.store import EpisodeStore, open_or_make
+from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.utils.files import locked
 from decision_rnn.utils.messages import bar, warn
 
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
-URL = "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"  # https is tried first
+URL = "https://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"
+INSECURE_URL = URL.replace("https:", "http:")
+"""Tried second, for files of known SHA-256."""
 
 SHA256 = {
     "hopper_medium": "5bdf1bc4a713c82941de44633df669b36c89850b652a25985166796d25cf71a0",
@@ -44,51 +46,36 @@ class D4RLSource(Source):
     def names(self) -> list[str]:
         return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]
 
-    def spec(self, name: str) -> DatasetSpec:
-        """Determined by the name, except for `comparable`, which depends on the file once it is converted.
-
-        Raises InputError, with the nearest name, if there is no such dataset.
-        """
+    def check(self, name: str) -> None:
         if name not in self.names():
             raise InputError(
-                f"unknown dataset {name!r}: {did_you_mean(name, self.names())}known are {self.pattern} with TASK one "
-                f"of {', '.join(TASKS)} and LEVEL one of {', '.join(LEVELS)}; earlier versions have wrong or missing "
-                "flags"
+                f"unknown dataset {name!r:.200}: {did_you_mean(name, self.names())}expected {self.pattern} with TASK "
+                f"one of {', '.join(TASKS)} and LEVEL one of {', '.join(LEVELS)}."
             )
-        made = made_manifest(name)
+
+    def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         comparable = {
             None: f"where the file is the published one, compare with papers on {name[5:]}",
             True: f"the file is the published one, compare with papers on {name[5:]}",
-            False: f"the file is not D4RL's {name[5:]}: compare with no paper's",
-        }[None if made is None else _is_published(name, made["source"])]
-        task = _task(name)
-        # Version 4, because Walker2d in the data differs from version 5; Hopper and HalfCheetah are the same in both.
-        return task.spec(name, f"{task.environment}-v4", f"the reference scores are D4RL's: {comparable}")
+            False: f"the file is not D4RL's {name[5:]}: do not compare with published scores",
+        }[_is_published(name, store.source["files"])]
+        return spec_of_store(name, store, comparable=f"the reference scores are D4RL's: {comparable}")
 
-    def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
+    def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes of `name`.
 
         They are read from the file `path`, or else from `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
         `~/.d4rl/datasets`. Without a file, an existing store is used; without a store, the file is downloaded. A store
         made from other contents than the file's is made again.
         """
-        spec = self.spec(name)
-        file = _find(name) if path is None else Path(os.path.expanduser(path))
+        file = _local_file(name) if path is None else path.expanduser()
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
-            raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
+            raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file.")
         return open_or_make(
             name,
             lambda source: file is None or is_made_of(source["files"], [file]),
-            lambda folder: _convert(spec, file or self.download(name, progress)[0], folder, progress),
+            lambda folder: _convert(name, file or _download(name), folder),
         )
-
-    def download(self, name: str, progress: bool) -> list[Path]:
-        self.spec(name)
-        file = _find(name) or _places(name)[0]
-        if not file.exists():
-            warn(f"{file} is not there: downloading it")
-            _download(file, SHA256.get(_stem(name)), progress)
-        return [file]
 
 
 def _places(name: str) -> list[Path]:
@@ -97,7 +84,7 @@ def _places(name: str) -> list[Path]:
     return [Path(folder).expanduser() / f"{_stem(name)}-v2.hdf5" for folder in folders if folder]
 
 
-def _find(name: str) -> Path | None:
+def _local_file(name: str) -> Path | None:
     return next((file for file in _places(name) if file.is_file()), None)
 
 
@@ -110,73 +97,51 @@ def _task(name: str) -> MujocoTask:
     return TASKS[_stem(name).partition("_")[0]]
 
 
-def _is_published(name: str, source: dict[str, Any]) -> bool | None:
-    """Whether a store was made from D4RL's file, by its manifest's `source`; None if the file's hash is unknown."""
+def _is_published(name: str, files: list[dict[str, str]]) -> bool | None:
+    """Whether these are D4RL's file, as recorded by `identify`; None if its hash is unknown."""
     published = SHA256.get(_stem(name))
-    return None if published is None else [file["sha256"] for file in source["files"]] == [published]
+    return None if published is None else [file["sha256"] for file in files] == [published]
 
 
-def _download(file: Path, sha256: str | None, progress: bool) -> None:
-    """Download one of D4RL's files, completely or not at all; the next call goes on with what has arrived.
+def _download(name: str) -> Path:
+    """Download one of D4RL's files, completely or not at all; a second process waits for the first.
 
-    Only a file of known SHA-256 is resumed, since a server may send it from the beginning again. Two processes do not
-    download the same file at once: the second waits for the first. Raises InputError if it cannot be downloaded.
+    Raises InputError if it cannot be downloaded, EnvironmentFailure if the disk is full.
     """
-    import pooch  # here: listing datasets does not need it
+    import pooch  # slow to import, as requests is
+    import requests
 
-    url, part, fault = f"{URL}{file.name}", file.with_name(f".{file.name}.part"), ""
+    file, sha256 = _places(name)[0], SHA256.get(_stem(name))
+    warn(f"{file} is not there: downloading it")
+    downloader = pooch.HTTPDownloader(bar(total=1, desc=file.name, unit="B", unit_scale=True), timeout=60)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with locked(file):
-            for scheme in ("https:", "http:", "https:", "http:"):
-                if file.exists():
-                    return
-                begun = part.stat().st_size if sha256 and part.exists() else 0
-                shown = bar(total=1, initial=begun, desc=file.name, unit="B", unit_scale=True, show=progress)
-                fetch = pooch.HTTPDownloader(shown, headers={"Range": f"bytes={begun}-"} if begun else {})
+            for url in (URL, INSECURE_URL) if sha256 else (URL,):
                 try:
-                    with part.open("ab" if begun else "wb") as output:
-                        fetch(url.replace("http:", scheme), output, None)
-                except OSError as error:
-                    fault = str(error)
-                    if getattr(error, "response", None) is not None:  # the server refuses, perhaps the range
-                        part.unlink(missing_ok=True)
-                    continue
-                if sha256 is None or pooch.file_hash(str(part)) == sha256:
-                    part.replace(file)
-                    return
-                part.unlink()
-                fault = f"its SHA-256 is not {sha256}"
+                    pooch.retrieve(url + file.name, sha256, file.name, file.parent, downloader=downloader)
+                    return file
+                except (requests.RequestException, ValueError) as error:  # the latter for another hash
+                    reason = str(error)
     except OSError as error:
-        raise InputError(
-            f"cannot write into {file.parent}: {error.strerror}; name another folder with DECISION_RNN_DATA"
-        ) from None
-    raise InputError(
-        f"cannot download {url} ({fault}): try again, or fetch it by other means and name it with --path, or put it at "
-        f"{file}"
-    )
+        raise cannot_write(file, error) from None
+    raise InputError(f"cannot download {URL}{file.name} ({reason}). Fetch it by other means and name it with --path.")
 
 
-def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> EpisodeStore:
-    from decision_rnn.data.formats.d4rl import D4RLFile  # here: h5py is slow to import, and listing does not need it
-
-    identity = identify([file])
-    task = _task(spec.name)
-    contents = D4RLFile(file, TIME_LIMIT, task.observation_dim)
-    allowed = [task.observation_dim] + [task.observation_dim + CONTACT_FORCES] * (task.environment == "Ant")
-    if contents.columns not in allowed or contents.action_dim != task.action_dim:
-        raise InputError(
-            f"{file} has observations of {contents.columns} numbers and actions of {contents.action_dim} where "
-            f"{spec.name} has {task.observation_dim} and {task.action_dim}: it is another dataset's file"
-        )
-    source = {"files": identity, "notes": contents.notes}
-    if _is_published(spec.name, source) is False:
-        contents.notes.append("its SHA-256 is not that of the published file: compare scores with no paper's")
-    for note in contents.notes:
-        warn(f"{file}: {note}")
-    return EpisodeStore.write(
+def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
+    files, notes, task = identify([file]), list[str](), _task(name)
+    if _is_published(name, files) is False:
+        notes.append("its SHA-256 is not that of the published file")
+    dims = [task.observation_dim] + [task.observation_dim + CONTACT_FORCES] * (task.environment == "Ant")
+    episodes = read_d4rl(file, notes, max_episode_steps=TIME_LIMIT, observation_dims=dims)
+    store = EpisodeStore.write(
         folder,
-        bar(contents.episodes(), "converting", unit=" episodes", show=progress),
-        environment_id=spec.environment_id,
-        source=source,
+        bar(episodes, "converting", unit=" episodes"),
+        # Version 4, because Walker2d in the data differs from version 5; Hopper and HalfCheetah are the same in both.
+        environment_id=f"{task.environment}-v4",
+        source={"files": files, "notes": notes},
+        spaces=task.spaces(),
     )
+    for note in notes:
+        warn(f"{file}: {note}")
+    return store

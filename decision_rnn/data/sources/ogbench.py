@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.cache import identify, is_made_of, open_or_make
-from decision_rnn.data.episode import Episode, as_episodes
-from decision_rnn.data.formats.ogbench import read_episodes
+from decision_rnn.data.cache import identify, is_made_of
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.formats.ogbench import read_ogbench
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import DatasetSpec, described_spaces
-from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.spec import DatasetSpec, spec_of_store
+from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.data.unfinished import unfinished
-from decision_rnn.environments.environments import layouts_of, make_environment, sizes_of
+from decision_rnn.environments.environments import make_environment
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
 from decision_rnn.environments.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
@@ -39,67 +39,73 @@ class OGBenchSource(Source):
     def names(self) -> list[str]:
         return [f"ogbench/{name}" for name in RECIPES]
 
-    def spec(self, name: str) -> DatasetSpec:
-        """Determined by the name; raises InputError, with the nearest name, if there is no such dataset."""
+    def check(self, name: str) -> None:
+        _recipe(name)
+
+    def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         recipe, version = _recipe(name)
-        task, played = TASKS[recipe.task], f"{recipe.task}{version}"
+        task = TASKS[recipe.task]
         if version not in ("", ORACLE):
             means = (
                 "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
                 "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
             )
-            references, tasks = (float(-task.steps * task.parts), 0.0, (0.0,), 1000.0 * task.parts), 1
+            low, high, return_scale, tasks = float(-task.steps * task.parts), 0.0, 1000.0 * task.parts, 1
+            meaning = "0 if no part of the goal ever holds, 100 if all hold at once"
         else:
             means = (
                 "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five "
                 "tasks if the episodes are a multiple of five"
             )
-            references, tasks = (0.0, 1.0, (1.0,), 1.0), GOALS
-        return DatasetSpec(
+            low, high, return_scale, tasks, meaning = 0.0, 1.0, 1.0, GOALS, "the success rate in percent"
+        return spec_of_store(
             name,
-            environment_id(played),
-            *references,
-            f"{means}; compare with papers on OGBench's {name[8:].removesuffix(VALIDATION)}, whose data are made by "
-            "the same recipe, unless they were read from its file",
+            store,
+            reference_min=low,
+            reference_max=high,
+            score_meaning=meaning,
+            target_returns=(high,),
+            return_scale=return_scale,
+            comparable=f"{means}; compare with papers on OGBench's {name[8:].removesuffix(VALIDATION)}, whose data are "
+            "made by the same recipe, unless they were read from its file",
             requirements=("ogbench",),
-            spaces=described_spaces(*spaces_of(played)),
             tasks=tasks,
         )
 
-    def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
+    def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`. Without
         a file they are made here. Those of a version are read from the store of the task with whole goals, which is
         made first."""
-        (recipe, version), spec = _recipe(name), self.spec(name)
+        recipe, version = _recipe(name)
+        played = environment_id(f"{recipe.task}{version}")
         goals = name.replace(version, "")
         file = _find(goals) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
-        layouts = layouts_of(spaces_of(f"{recipe.task}{version}"), name)
         validation = name.endswith(VALIDATION)
         made_of: dict[str, Any] = {"version": recipe.version, "episodes": len(episodes_of(recipe, validation))}
 
         def make(folder: Path) -> EpisodeStore:
             if file is None or version:
-                make_environment(spec.environment_id).close()  # raises, with a remedy, if the package is missing
+                make_environment(played).close()  # raises, with a remedy, if the package is missing
             with contextlib.ExitStack() as stack:
                 if version:
-                    store = self.open(goals, progress, path)
+                    store = self.open(goals, path)
                     doing = "computing goals" if version == ORACLE else "computing rewards"
-                    shown = bar(store.read_episodes(), doing, total=store.episodes, show=progress)
-                    source, episodes = store.manifest["source"], _converted(shown, recipe.task, version)
+                    shown = bar(store, doing, total=store.num_episodes)
+                    source, episodes = store.source, _converted(shown, recipe.task, version)
                 elif file is None:
                     source = {**made_of, "versions": versions(PACKAGES)}
                     parts = stack.enter_context(unfinished(name, source))
-                    episodes = collect(recipe, parts, progress, None, validation)
+                    episodes = collect(recipe, parts, True, None, validation)
                 else:
-                    source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task][:2])
+                    source, episodes = {"files": identify([file])}, read_ogbench(file, *TASKS[recipe.task][:2])
                 return EpisodeStore.write(
                     folder,
-                    as_episodes(episodes, name, layouts),
-                    environment_id=spec.environment_id,
-                    source={**source, "spaces": spec.spaces},
-                    sizes=sizes_of(layouts),
+                    episodes,
+                    environment_id=played,
+                    source=source,
+                    spaces=spaces_of(f"{recipe.task}{version}"),
                 )
 
         def current(source: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.verification import sha256_of, sha256_of_json
+from decision_rnn.data.cache import sha256_of, sha256_of_json
 from decision_rnn.utils.errors import InputError, did_you_mean
 
 COLLECTOR = 1  # incremented when `Collector` would make other episodes from the same recipe

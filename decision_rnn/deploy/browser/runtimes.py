@@ -11,7 +11,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from decision_rnn.data.store import cache_root
+from decision_rnn.data.cache import cache_root
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar

@@ -20,8 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.config import RunConfig
-from decision_rnn.data.spec import TASKS
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.data.spec import spec_of_store
 from decision_rnn.training.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.utils.errors import InputError
 
@@ -155,7 +154,7 @@ def test_time_episodes_replays_the_episodes_of_a_rollout_and_raises_if_they_diff
 def folder(tmp_path, small_store):
     """A run's folder with an untrained agent."""
     config = RunConfig(dataset="hopper-medium", backbone=registered("mingru").config(width=16, layers=1))
-    data = DataSummary.from_store(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), small_store)
+    data = spec_of_store("standin/hopper-medium", small_store)
     (tmp_path / "config.yaml").touch()
     save_checkpoint(tmp_path, TrainedAgent(untrained(), config, data, 1, 0.0), {})
     return str(tmp_path)

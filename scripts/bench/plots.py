@@ -1,8 +1,7 @@
-"""Plots of datasets and benchmark results."""
+"""Plots of benchmark results."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -10,33 +9,7 @@ import numpy as np
 matplotlib.use("Agg")  # plots are written to files, without a window
 from matplotlib import pyplot as plt
 
-if TYPE_CHECKING:
-    from bench.measure import Row
-
-
-def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path) -> None:
-    """Plot a dataset: a histogram of its episodes' returns, and return over length.
-
-    Args:
-        name: The dataset's name.
-        returns: (episodes,), undiscounted.
-        lengths: (episodes,), in steps.
-        path: The PNG file to write.
-    """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    left.hist(returns, bins=50, color="C0")
-    left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.0f}")
-    left.set_xlabel("return of an episode")
-    left.set_ylabel("episodes")
-    left.legend(frameon=False, fontsize=8)
-    right.plot(lengths, returns, ".", markersize=2, alpha=0.4, color="C0")
-    right.set_xlabel("length in steps")
-    right.set_ylabel("return")
-    for panel in (left, right):
-        panel.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
-    save_figure(figure, path)
-
+from bench.measure import Row
 
 KIN = {
     "torch.nn.GRU": "gru",
@@ -54,7 +27,7 @@ PANELS = {
 }
 
 
-def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
+def plot_backbones(rows: Sequence[Row], path: Path) -> None:
     """Plot the rows of `bench backbones`: time, speed and memory over length, a step's time over elapsed steps.
 
     Args:
@@ -81,11 +54,5 @@ def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", alpha=0.25)
     figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    save_figure(figure, path, dpi=110)
-
-
-def save_figure(figure: plt.Figure, path: Path, dpi: int = 150) -> None:
-    """Write a figure to a file, whose folder is created, and forget it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=dpi)
+    figure.savefig(path, dpi=110)
     plt.close(figure)

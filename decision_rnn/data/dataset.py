@@ -1,0 +1,307 @@
+"""Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import h5py
+import minari
+import numpy as np
+
+from decision_rnn.data.episode import Missing
+from decision_rnn.data.formats.d4rl import read_d4rl, read_header
+from decision_rnn.data.formats.minari import environment_of
+from decision_rnn.data.formats.table import Columns, read_tables
+from decision_rnn.data.sources import SOURCES, Source
+from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import bar, quiet, warn
+from decision_rnn.utils.parsing import split_names
+
+DEFAULT_SOURCE = "standin"
+PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
+MOST_CHOICES = 100
+"""Actions that are whole numbers up to here may number choices."""
+
+Partial = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset that was opened by `open_dataset`.
+
+    Attributes:
+        name: The full name, including the source.
+        store: Its episodes.
+        spec: Its evaluation environment, references, target returns and contents.
+        path: The file that was given for a dataset of D4RL or OGBench.
+        partial: Whether partial episodes, neither terminated nor truncated, are kept.
+    """
+
+    name: str
+    store: EpisodeStore
+    spec: DatasetSpec
+    path: Path | None = None
+    partial: Partial = "keep"
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {self.store!r})"
+
+
+def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "keep") -> Dataset:
+    """Open the dataset called `name`; it is made, converted or downloaded on first use.
+
+    A converted store is valid for what it was made from: a recipe, or files with a size and SHA-256. If that has
+    changed or the store is damaged, it is made again, with a line on stderr.
+
+    Args:
+        name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
+            `local/mine`. A name without a source means the stand-in.
+        path: The file to read, for D4RL's and OGBench's datasets.
+        partial: Whether partial episodes are kept or dropped.
+
+    Returns:
+        The dataset, for `train`. `.spec` describes how agents are evaluated and scored; `.store` has the episodes:
+        `.observations` (steps, O), `.actions` (steps, A), `.rewards` (steps,), `.episode_returns` and
+        `.episode_lengths` (episodes,).
+
+    Raises:
+        InputError: If there is no such dataset, its source is unavailable or invalid, or `partial` is neither value.
+
+    Example:
+        >>> dataset = decision_rnn.open_dataset("local/swing")
+        >>> dataset.spec.environment_id
+        'MountainCarContinuous-v0'
+        >>> store = dataset.store
+        >>> store.num_episodes, store.observations.shape[1], store.actions.shape[1]
+        (4, 2, 1)
+    """
+    if partial not in ("keep", "drop"):
+        raise InputError(f"partial is {partial!r:.100}: expected keep or drop.")
+    name = check_name(name)
+    path = None if path is None else Path(path)
+    source = _source(name)
+    store = source.open(name, path)
+    store.name = name
+    if partial == "drop":
+        store = complete_episodes(store)
+    return Dataset(name, store, source.spec(name, store), path, partial)
+
+
+def check_name(name: str) -> str:
+    """The full name of a dataset; raises InputError if there is none. Nothing is opened or made."""
+    name = full_name(name)
+    _source(name).check(name)
+    return name
+
+
+def full_name(name: str) -> str:
+    """The name of a dataset with its source, which may not be registered."""
+    return name if "/" in name else f"{DEFAULT_SOURCE}/{name}"
+
+
+def _source(name: str) -> Source:
+    prefix = name.partition("/")[0]
+    if prefix not in SOURCES:
+        patterns = ", ".join(source.pattern for source in SOURCES.values())
+        raise InputError(f"unknown dataset {name!r:.200}: expected a name such as {patterns}, or --plugins MODULE.")
+    return SOURCES[prefix]
+
+
+def dataset_names() -> list[str]:
+    """The names of known datasets, by source; a Minari dataset may not be downloaded yet."""
+    return [name for source in SOURCES.values() for name in source.names()]
+
+
+def is_ready(name: str) -> bool:
+    """Whether the store of a dataset exists; it is not opened."""
+    name = full_name(name)
+    return (_source(name).folder(name) / MANIFEST).is_file()
+
+
+def as_dataset(
+    data: Any, environment_id: str | None = None, path: Path | str | None = None, partial: Partial = "keep"
+) -> Dataset:
+    """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes.
+
+    Episodes in memory are written to the cache as `episodes/HASH`, where HASH depends on their contents: the same
+    episodes are the same dataset. Those of a store or of a part of a Minari dataset keep the settings of their
+    environment.
+
+    Raises:
+        InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
+            `path` does not apply.
+    """
+    name = data if isinstance(data, str) else data.name if isinstance(data, Dataset | EpisodeStore) else None
+    if isinstance(data, minari.MinariDataset) and data.total_episodes == data.storage.total_episodes:
+        name = f"minari/{data.spec.dataset_id}"
+    if environment_id is not None and (name is not None or isinstance(data, EpisodeStore)):
+        raise InputError(f"environment_id is {environment_id!r:.100}, but {name} states its own: leave it out.")
+    if path is not None and not isinstance(data, str):
+        raise InputError(f"path is {str(path)!r:.100}, but the dataset is not given by name: leave it out.")
+    if isinstance(data, Dataset):
+        return data if partial == "keep" else open_dataset(data.name, data.path, partial)
+    if name is not None:
+        return open_dataset(name, path, partial)
+    settings, spaces = None, (None, None)
+    if isinstance(data, EpisodeStore):
+        environment_id, settings = data.environment_id, data.source.get("environment_settings")
+        spaces = data.observation_space, data.action_space
+    elif isinstance(data, minari.MinariDataset):
+        if environment_id is None and data.spec.env_spec is not None:
+            metadata = data.storage.read_raw_metadata(data.storage.data_path)
+            environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
+        spaces = data.spec.observation_space, data.spec.action_space
+    elif not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
+        raise InputError(f"{type(data).__name__} is not a dataset: give a name, a Dataset, or a list of episodes.")
+    elif environment_id is None:
+        raise InputError(
+            "environment_id is missing: a list of episodes does not state its environment. Give one such as Hopper-v5, "
+            "or, if there is none, write the episodes with write_store first."
+        )
+    return open_dataset(cache_episodes(data, environment_id, settings, spaces), None, partial)
+
+
+def import_log(
+    log: Any,
+    name: str,
+    observations: str | Sequence[str] = (),
+    actions: str | Sequence[str] = (),
+    reward: str | None = None,
+    episode: str | None = None,
+    *,
+    time: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    environment_id: str | None = None,
+    action_space: gymnasium.Space[Any] | None = None,
+    missing: Missing = "error",
+    append: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Write a log, such as a robot's, as a dataset that `train` reads.
+
+    A log has a row for every step: the observation, the action that was chosen at it, and the reward of that action. No
+    row is lost: where no observation follows an episode's last action, as in most logs, the last observation is
+    repeated, which agents are not trained on. A last row with neither action nor reward is the observation after the
+    last action.
+
+    Args:
+        log: The path of a CSV or parquet file, a pandas DataFrame, or a dictionary of columns, which are read with
+            pandas (the extra `logs`); the path of an HDF5 file in D4RL's layout, of any task, for which
+            no columns are named; or a list of these, whose episodes follow each other. A file is read into memory.
+        name: The name of the new dataset: `local/` and a word.
+        observations: The columns of an observation, as `x,y` or a list; a name may be a pattern such as `obs_*`, and a
+            parquet column may have a list of numbers in each row.
+        actions: Those of an action.
+        reward: The column of the rewards; if left out, they are 0: train with the condition `none`.
+        episode: The column of what tells episodes apart, numbers or text; its rows need not be side by side. If left
+            out, a log is one episode, or several if flags end them.
+        time: The column, of numbers or times, that orders the rows of an episode; if left out, they are in order.
+        terminated: The column, of true and false or 1 and 0, that is true in the last row of an episode whose task
+            ended; empty is false.
+        truncated: The column that is true in the last row of an episode whose time ended; if left out, episodes that
+            did not terminate were truncated.
+        environment_id: As for `write_store`; if left out, the one that the HDF5 file names, if any.
+        action_space: As for `write_store`.
+        missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
+            row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
+            truncated.
+        append: If the dataset exists, add the episodes to its end.
+        progress: Whether to show progress bars and remarks.
+
+    Returns:
+        The dataset, as from `open_dataset`.
+
+    Raises:
+        InputError: If a log cannot be read, a column is missing or does not hold what it should, a number is missing,
+            the name is taken or invalid, or pandas is not installed. Nothing is written in this
+            case.
+
+    Example:
+        >>> log = {"run": [1, 1, 2, 2], "x": [0, 0.1, 0, 0.2], "push": [1, 1, -1, 1], "gain": [0.1, 0.1, -0.1, 0.3]}
+        >>> dataset = decision_rnn.import_log(log, "local/cart", "x", "push", "gain", "run", progress=False)
+        >>> dataset.store.num_episodes, dataset.store.episode_returns.round(3)
+        (2, array([0.2, 0.2]))
+    """
+    logs = list(log) if isinstance(log, list | tuple) else [log]
+    check_new(name, append)
+    if not logs:
+        raise InputError(f"{name}: there is no log to import: give at least one.")
+    notes, columns = list[str](), dict[str, list[str]]()
+    with quiet(not progress):
+        if all(map(_is_hdf5, logs)):
+            headers = [read_header(Path(file).expanduser()) for file in logs]
+            columns = headers[0][1]
+            if any(names != columns for _, names in headers):
+                raise InputError(f"{name}: the files have different columns. Import them as separate datasets.")
+            environment_id = environment_id or next((named for named, _ in headers if named), None)
+            episodes = (
+                episode for file in logs for episode in read_d4rl(Path(file).expanduser(), notes, missing=missing)
+            )
+        else:
+            roles = Columns(_names(observations), _names(actions), reward, episode, time, terminated, truncated)
+            episodes = read_tables(logs, roles, columns, notes, missing)
+        store = write_store(
+            name,
+            bar(episodes, "importing", unit=" episodes"),
+            environment_id,
+            append=append,
+            action_space=action_space,
+            missing=missing,
+            columns=columns,
+            notes=notes,
+        )
+        for note in dict.fromkeys(notes):
+            warn(f"{name}: {note}")
+        if store.stated_spaces[1] is None:
+            _warn_of_choices(name, store.actions)
+    return open_dataset(name)
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(split_names(names) if isinstance(names, str) else names)
+
+
+def _is_hdf5(log: Any) -> bool:
+    return isinstance(log, str | Path) and (Path(log).suffix in (".hdf5", ".h5") or h5py.is_hdf5(log))
+
+
+def _warn_of_choices(name: str, actions: np.ndarray) -> None:
+    largest = actions.max()
+    if 0 < largest <= MOST_CHOICES and actions.min() == 0 and (actions == np.floor(actions)).all():
+        warn(
+            f"{name}: the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number "
+            "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
+        )
+
+
+def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
+    """Write the episodes of several datasets of one environment as a new one; the parts stay.
+
+    Args:
+        name: The name of the new dataset: `local/` and a word.
+        datasets: The names of the parts, or what `open_dataset`, `write_store` or `record` returned; their episodes
+            follow in this order.
+
+    Returns:
+        The dataset, as from `open_dataset`.
+
+    Raises:
+        InputError: If the parts' environments or sizes differ, there are fewer than two, one is given twice, or the
+            name is taken or invalid. Nothing is written in this case.
+
+    Example:
+        >>> more = decision_rnn.record(run, "MountainCarContinuous-v0", "local/more", episodes=1, progress=False)
+        >>> decision_rnn.merge_datasets("local/both", ["local/swing", more]).store.num_episodes
+        5
+    """
+    stores = {dataset.name: dataset.store for dataset in map(as_dataset, datasets)}
+    if len(stores) < max(2, len(datasets)):
+        raise InputError(f"{name}: give at least two datasets to merge, each once.")
+    merge_stores(name, stores)
+    return open_dataset(name)
