@@ -7,7 +7,7 @@ from pathlib import Path
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from decision_rnn.cli.parser import CommandParser, announce_standin, parse_as
-from decision_rnn.data.cache import CacheError, check_room
+from decision_rnn.data.cache import check_room
 from decision_rnn.data.dataset import Dataset, dataset_names, import_log, is_ready, merge_datasets, open_dataset
 from decision_rnn.data.formats import d4rl, minari, ogbench
 from decision_rnn.data.info import format_info, plot_returns
@@ -97,10 +97,7 @@ def _make(command: Namespace) -> None:
 
 def _verify(command: Namespace) -> None:
     store = _open(command).store
-    try:
-        store.verify()
-    except CacheError as error:
-        raise InputError(f"{error.fault}. The next use makes it again; remove a local dataset.") from None
+    store.verify()
     total = sum(file["bytes"] for file in store.manifest["files"].values())
     print(f"{total:,} bytes in {store.path} are as they were written")
 

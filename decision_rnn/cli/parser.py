@@ -137,10 +137,7 @@ def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]
         if not word.startswith("--") or not ("." in key or key in RUN_KEYS):
             others.append(word)
             continue
-        value = value if equals else next(words, "--")
-        if value.startswith("--") and not equals:
-            raise InputError(f"--{key} has no value")
-        options[key] = parse_yaml(value)
+        options[key] = parse_yaml(value if equals else next(words, ""))
     return flatten(options), others
 
 

@@ -25,10 +25,8 @@ from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, TargetReturn
 def run(arguments: Sequence[str]) -> None:
     """Play episodes and print their returns and scores; raises InputError for invalid input."""
     command = parser().read(arguments)
-    if command.browser:
+    if command.browser or command.output is not None or len(command.agents) > 1:
         return _in_browser(command)
-    if command.output is not None or len(command.agents) > 1:
-        raise InputError("--output and several agents need --browser")
     if command.video is not None and command.video.suffix != ".mp4":
         raise InputError(f"--video {command.video} must end in .mp4")
     (name,) = command.agents
@@ -59,11 +57,14 @@ def run(arguments: Sequence[str]) -> None:
 
 def parser() -> CommandParser:
     parser = CommandParser("decision-rnn play", "Watch an agent in a window, as a video or in a browser.")
-    text = "a run's or packaged agent's folder, pretrained/NAME, org/name, or policy.onnx; several with --browser"
+    text = (
+        "a run's or packaged agent's folder, pretrained/NAME, org/name, or policy.onnx; several are shown in a browser"
+    )
     parser.add_argument("agents", nargs="+", metavar="AGENT", help=text)
-    parser.add_argument("--video", type=Path, help="the mp4 to write (default: play in a window)")
-    parser.add_argument("--browser", action="store_true", help="serve a page to play with in a browser, until Ctrl-C")
-    text = "with --browser: only write the page, as this folder, for a static host"
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--video", type=Path, help="the mp4 to write (default: play in a window)")
+    place.add_argument("--browser", action="store_true", help="serve a page to play with in a browser, until Ctrl-C")
+    text = "only write the page for a browser, as this folder, for a static host"
     parser.add_argument("--output", type=Path, help=text)
     text = "target return (default: the first of the run's evaluation)"
     parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)

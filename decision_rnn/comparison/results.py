@@ -16,7 +16,7 @@ from decision_rnn.comparison.record import Record
 from decision_rnn.comparison.summary import Summary
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import write_atomically
-from decision_rnn.utils.records import damaged, read_json, read_record, spelt
+from decision_rnn.utils.records import damaged, encode_targets, read_json, read_record
 
 SCHEMA = 4
 """Version of comparison.json."""
@@ -73,17 +73,17 @@ def read_comparison(path: Path | str) -> Comparison:
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise InputError(f"{file} has schema {schema}, expected {SCHEMA}: {remedy}")
-    data["variants"] = spelt(data.get("variants"))  # configurations are as their files spell them
+    data["variants"] = encode_targets(data.get("variants"))  # configurations are as their files spell them
     try:
         return read_record(data, Comparison)
     except ValueError as error:
-        raise damaged(str(file), error, remedy) from None
+        raise damaged(file, error, remedy) from None
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json, comparison.md and scores.svg; raises InputError or EnvironmentFailure."""
     picture = figures.scores_file(comparison.summary)
-    record = json.dumps({"schema": SCHEMA, **spelt(asdict(comparison))}, separators=(",", ":"))
+    record = json.dumps({"schema": SCHEMA, **encode_targets(asdict(comparison))}, separators=(",", ":"))
     try:
         write_atomically(folder / "scores.svg", picture.encode())
         write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())

@@ -126,5 +126,5 @@ class HindsightGoals:
 
 def steps_ahead(store: EpisodeStore, discount: float) -> float:
     """About how many steps ahead goals in hindsight lie: their mean, but for the ends of episodes."""
-    half = store.steps / store.episodes / 2
+    half = store.steps / len(store) / 2
     return half if discount == 1 else min(1 / (1 - discount), half)

@@ -17,7 +17,7 @@ from decision_rnn.evaluation.targets import default_return
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.machine import versions
 from decision_rnn.utils.plugins import plugin_hashes
-from decision_rnn.utils.records import spelt
+from decision_rnn.utils.records import encode_targets
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
@@ -46,7 +46,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
         "target_return": {
             "input": "target_return",
             "conditioned": config.takes_target,
-            "default": spelt(float(target_return or 0.0), target=True),
+            "default": encode_targets(float(target_return or 0.0), is_target=True),
             "auto": config.condition_options.limited,
             "meaning": "in the environment's units, the same at every step of an episode; without effect on a policy "
             "that is not conditioned",

@@ -23,7 +23,7 @@ from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import format_target
-from decision_rnn.utils.records import damaged, read_json, read_record, spelt
+from decision_rnn.utils.records import damaged, encode_targets, read_json, read_record
 
 SCHEMA = 3
 """Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
@@ -191,7 +191,7 @@ class Result(Measurements):
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
-        data: dict[str, Any] = json.loads(json.dumps(spelt({**asdict(self), "config": to_dict(self.config)})))
+        data: dict[str, Any] = json.loads(json.dumps(encode_targets({**asdict(self), "config": to_dict(self.config)})))
         return {"schema": SCHEMA, **data}
 
     def __str__(self) -> str:
@@ -223,7 +223,7 @@ def read_result(path: Path) -> Result:
     except InputError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damaged(str(path), error, REMEDY) from None
+        raise damaged(path, error, REMEDY) from None
 
 
 def result_file(run: Path, result: Result) -> Path:

@@ -37,9 +37,9 @@ def warn(text: str) -> None:
 
 def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
     """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell; hidden elsewhere or if `show` is False."""
-    if _silent.get() or not show:
-        return tqdm(*arguments, disable=True, **settings)
-    return tqdm(*arguments, disable=False if "ipykernel" in sys.modules else None, **settings)
+    without_terminal = False if "ipykernel" in sys.modules else None
+    make: Any = tqdm  # whose overloads take no unpacked arguments
+    return make(*arguments, disable=True if _silent.get() or not show else without_terminal, **settings)
 
 
 def counted(number: int, noun: str) -> str:

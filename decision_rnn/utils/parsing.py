@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """The pydantic settings of all options."""
@@ -142,11 +142,9 @@ def parse_yaml(text: str) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A configuration file as a dictionary."""
     try:
-        data = yaml.load(path.read_text(), _Loader)
-    except OSError as error:
-        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(data, dict | None):
-        raise InputError(f"{path} must hold keys and values, not a {type(data).__name__}")
-    return data or {}
+        data = yaml.load(path.read_text(), _Loader) or {}
+        if not isinstance(data, dict):
+            raise ValueError(f"expected keys and values, not a {type(data).__name__}")
+        return data
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"cannot read the configuration {path}: {one_line(error)}") from None

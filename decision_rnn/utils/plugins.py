@@ -14,6 +14,7 @@ from typing import Any
 
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import typed
+from decision_rnn.utils.parsing import Names, convert
 
 
 def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
@@ -23,30 +24,24 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
     as an environment that Gymnasium imports when it is made.
 
     Raises:
-        InputError: If a module cannot be imported, or `names` is not a list of names.
+        InputError: If a module cannot be imported.
     """
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InputError(f"plugins is {names!r:.100}: it must be a list of modules' names, such as ['layers']")
-    for name in names:
+    for name in convert(names, Names, "plugins"):
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # the module may raise anything
-            raise InputError(
-                f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}): fix or install it"
-            ) from error
+            raise InputError(f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)})") from error
 
 
 def import_callable(name: str, where: str) -> Callable[..., Any]:
     """The function or class `module.NAME`, whose module is imported as a plugin; InputError if there is none."""
     module, _, attribute = name.rpartition(".")
-    if not module:
-        raise InputError(f"{where} is {name!r:.100}: expected module.NAME")
-    import_plugins([module], where)
-    value: Any = getattr(sys.modules[module], attribute, None)
+    import_plugins([module] if module else [], where)
+    value: Any = getattr(sys.modules.get(module), attribute, None)
     if not callable(value):
-        raise InputError(f"{where}: the module {module:.100} has no function or class {attribute!r:.100}")
+        raise InputError(f"{where} is {name!r:.100}: expected module.NAME of a function or a class")
     return value
 
 
@@ -54,10 +49,7 @@ def check_plugins(names: Iterable[str], where: str) -> None:
     """InputError unless all modules that `where` needs have been imported; none is imported here."""
     missing = [name for name in names if name not in sys.modules]
     if missing:
-        raise InputError(
-            f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, whose code is not "
-            f"run by default: if you trust it, add {typed('--plugins', ','.join(missing))}"
-        )
+        raise InputError(f"{where} needs modules that are not imported. Add {typed('--plugins', ','.join(missing))}.")
 
 
 def plugin_hashes(names: Iterable[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Reading of JSON into dataclasses: results, comparisons, and what a checkpoint says of its data."""
+"""Results as JSON: dataclasses whose target returns may be `auto`, which JSON has no number for."""
 
 import json
 import math
@@ -7,54 +7,44 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, one_line
 
 Record = TypeVar("Record")
-
-
 TARGETS = {"target_return", "target_returns"}
 
 
-def spelt(value: Any, target: bool = False) -> Any:
-    """Values for JSON, which has no infinity: a target return without a number is `auto`, as users write it."""
+def encode_targets(value: Any, is_target: bool = False) -> Any:
+    """Values for JSON, with infinite target returns as `auto`."""
     if isinstance(value, dict):
-        return {key: spelt(part, key in TARGETS) for key, part in value.items()}
+        return {key: encode_targets(entry, key in TARGETS) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [spelt(part, target) for part in value]
-    return "auto" if target and value == math.inf else value
+        return [encode_targets(entry, is_target) for entry in value]
+    return "auto" if is_target and value == math.inf else value
 
 
-def _read(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a JSON file, in which a target return may be spelt `auto`."""
-    found = dict(entries)
-    for key in found.keys() & TARGETS:
-        asked = found[key]
-        found[key] = [math.inf if of == "auto" else of for of in asked] if isinstance(asked, list) else asked
-        found[key] = math.inf if asked == "auto" else found[key]
-    return found
+def _decode_targets(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    def decode(value: Any) -> Any:
+        return [decode(each) for each in value] if isinstance(value, list) else math.inf if value == "auto" else value
+
+    return {key: decode(value) if key in TARGETS else value for key, value in entries}
 
 
 def read_json(path: Path, remedy: str) -> Any:
     """The content of a JSON file; InputError, as from `damaged`, if it cannot be read."""
     try:
-        return json.loads(path.read_bytes(), object_pairs_hook=_read)
+        return json.loads(path.read_bytes(), object_pairs_hook=_decode_targets)
     except (OSError, ValueError) as error:
-        raise damaged(str(path), error, remedy) from None
+        raise damaged(path, error, remedy) from None
 
 
 def read_record(data: Any, kind: type[Record]) -> Record:
-    """A dataclass from the values of a JSON file: its annotations say what nested values become.
+    """A dataclass from the values of a JSON file; ValueError if a key is missing or a value has another type.
 
-    Values that are dataclasses already, such as a configuration read by its own parser, are kept. Keys that the
-    dataclass lacks are ignored: a later version may write more of them.
-
-    Raises:
-        ValueError: If a key is missing or a value has another type.
+    Keys that the dataclass lacks are ignored: a later version may write more of them.
     """
     return TypeAdapter(kind).validate_python(data)
 
 
-def damaged(source: str, error: Exception, remedy: str) -> InputError:
+def damaged(path: Path, error: Exception, remedy: str) -> InputError:
     """The error for a file that is missing or damaged, and what to do about it."""
-    reason = error.strerror if isinstance(error, OSError) else str(error)
-    return InputError(f"{source} is missing or damaged ({reason or type(error).__name__}): {remedy}")
+    return InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}")
