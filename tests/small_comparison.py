@@ -23,7 +23,7 @@ class Inline:
         self.jobs = jobs
         self.started: list[str] = []
 
-    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None] | None, None, None]:
+    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
         for number, task in enumerate(tasks):
             self.started.append(task.folder.name)
             try:
@@ -41,7 +41,6 @@ class Inline:
                 patch.setitem(os.environ, JOBS, str(self.jobs))
                 code = main(words)
             yield number, task.fault() if code else None
-            yield None
 
 
 def small(output: Path, **keys: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Comparing variants over datasets and seeds: plan, train what is missing, collect and write results."""
 
 import contextlib
-import inspect
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,16 +12,14 @@ from decision_rnn.comparison.plan import Plan, PlannedTrial
 from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
-from decision_rnn.config import RunConfig, flatten, option_names, to_dict
+from decision_rnn.config import flatten, to_dict
 from decision_rnn.data.dataset import as_dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.configuration import output_folder, plain, run_keys
-from decision_rnn.training.run_files import checkpoints_of
-from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import convert, options_of, split_names, suggest
+from decision_rnn.utils.parsing import convert, options_of, split_names
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 
@@ -98,19 +95,20 @@ def compare(
         >>> [(run.variant, run.seed, len(run.targets[0].returns)) for run in comparison.trials]
         [('mingru', 0, 1), ('lru', 0, 1)]
     """
-    arguments = {name: value for name, value in locals().items() if name != "config"} | config
     import_plugins(plugins)
     part = config.get("path"), config.get("partial", "keep")
     opened = [as_dataset(data, environment_id, *part) for data in _listed(datasets)]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
-    keys = run_keys(config, steps, "compare()") | {"datasets": [dataset.name for dataset in opened]}
+    options = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds, "output": output}
+    options |= {"checkpoint_episodes": checkpoint_episodes, "jobs": jobs, "executor": executor}
+    options |= {"ray_address": ray_address, "plugins": plugins}
+    keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps, "compare()"), **plain(options)}
     if opened:
         keys |= {"path": plain(opened[0].path), "partial": opened[0].partial}
-    arguments |= {name: keys[name] for name in ("datasets", "path", "partial") if name in keys}
-    keys |= {name: plain(arguments[name]) for name in (*OPTIONS, "plugins", "variants")}
+    words = (f"{name}={value!r}" for name, value in keys.items() if value is not None)
     with quiet(not progress):
-        return run_plan(make_plan(keys, "compare()"), _call(arguments))
+        return run_plan(make_plan(keys, "compare()"), f"decision_rnn.compare({', '.join(words)})")
 
 
 def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
@@ -134,10 +132,6 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     own = shared.pop("variants", None) or {}
     if not isinstance(own, Mapping) or not all(isinstance(keys, Mapping) for keys in own.values()):
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
-    for key in shared:
-        if "." not in key and key not in (*options_of(RunConfig), "datasets"):
-            hint = suggest(key, (*option_names({}), *OPTIONS, "datasets", "variants"))
-            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`decision-rnn compare --help` lists the keys")
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
     datasets = _names(shared.pop("datasets", None) or shared.pop("dataset", None) or ())
@@ -256,36 +250,17 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
     faults: dict[str, str] = {}
     if not pending:
         return faults
-    ended = 0
     with (
-        # The overall mean predicts better than the last steps, which take longer with some backbones.
-        bar(
-            total=sum(run.config.training.steps for run in pending),
-            # What was logged after the last checkpoint is trained again: counting it would make the speed negative.
-            initial=sum(int(last.name) for run in pending for last in checkpoints_of(run.folder)[-1:]),
-            desc="training",
-            unit="step",
-            smoothing=0,
-        ) as progress,
+        bar(total=len(pending), desc="training", unit="run") as progress,
         contextlib.closing(executor.run([run.task() for run in pending])) as events,
     ):
-        for event in events:
-            if event is not None:
-                number, fault = event
-                run, ended = pending[number].run, ended + 1
-                warn(f"[{ended} of {len(pending)}] {run} {'done' if fault is None else f'failed: {fault}'}")
-                if fault is not None:
-                    faults[run] = fault
-            elif not progress.disable:
-                progress.update(sum(map(_steps_done, pending)) - progress.n)
+        for number, fault in events:
+            progress.update(1)
+            run = pending[number].run
+            warn(f"[{progress.n} of {len(pending)}] {run} {'done' if fault is None else f'failed: {fault}'}")
+            if fault is not None:
+                faults[run] = fault
     return faults
-
-
-def _steps_done(planned: PlannedTrial) -> int:
-    """The last step that a run has logged."""
-    with contextlib.suppress(InputError):
-        return int(next((line["step"] for line in reversed(read_metrics(planned.folder))), 0))
-    return 0
 
 
 def _listed(datasets: Any) -> Sequence[Any]:
@@ -294,15 +269,6 @@ def _listed(datasets: Any) -> Sequence[Any]:
         return [datasets]
     episodes = any(hasattr(data, "rewards") and not isinstance(data, EpisodeStore) for data in datasets)
     return [datasets] if episodes else datasets
-
-
-def _call(arguments: Mapping[str, Any]) -> str:
-    """The call of `compare` with these arguments as text, without those equal to their defaults."""
-    defaults: dict[str, Any] = {"path": None, "partial": "keep"}
-    defaults |= {name: parameter.default for name, parameter in inspect.signature(compare).parameters.items()}
-    values = {name: plain(value) for name, value in arguments.items() if name != "environment_id"}
-    words = [f"{name}={value!r}" for name, value in values.items() if value != plain(defaults.get(name))]
-    return f"decision_rnn.compare({', '.join(words)})"
 
 
 def _names(names: str | Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import threading
 from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ INTERRUPTED = 130
 MAX_NODE_RETRIES = 3
 """How often a task of a Ray cluster is started again after its node was lost."""
 
-Events = Generator[tuple[int, str | None] | None, None, None]
+Events = Generator[tuple[int, str | None], None, None]
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Executor(Protocol):
     def run(self, tasks: Sequence[Task]) -> Events:
         """Train every task, by `Task.train`.
 
-        Yields the number of every task that has ended, with its error in one line or None, and None about once a
-        second. Closing the generator early stops everything that it has started.
+        Yields the number of every task that has ended, with its error in one line or None. Closing the generator early
+        stops everything that it has started.
 
         Raises:
             InputError: If no task can be run at all.
@@ -131,9 +131,7 @@ class LocalExecutor:
     again, it has failed.
 
     Args:
-        jobs: Number of runs at a time; if left out, the number of cores. On two cores, two runs with one thread each
-            did 1.6 times as many training steps (minGRU, defaults) as one run with two threads, and playing episodes
-            uses one thread.
+        jobs: Number of runs at a time; if left out, the number of cores.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -145,10 +143,8 @@ class LocalExecutor:
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
                 running = {pool.submit(task.train, shared, self.threads, stop): i for i, task in enumerate(tasks)}
-                while running:
-                    for ended in wait(running, 1.0, FIRST_COMPLETED).done:
-                        yield running.pop(ended), ended.result()
-                    yield None
+                for ended in as_completed(running):
+                    yield running[ended], ended.result()
             finally:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -195,13 +191,12 @@ class RayExecutor:
                 while waiting and len(running) < (self.limit or len(tasks)):
                     number = waiting.pop(0)
                     running[self.submit(tasks[number], min(self.jobs, len(tasks)))] = number
-                for reference in ray.wait(list(running), timeout=1.0)[0]:
+                for reference in ray.wait(list(running))[0]:
                     number = running.pop(reference)
                     try:
                         yield number, ray.get(reference)
                     except ray.exceptions.RayError as error:
                         yield number, f"its task was lost: {one_line(error)}"
-                yield None
         finally:
             for reference in running:
                 ray.cancel(reference, force=True)

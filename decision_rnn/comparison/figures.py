@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -40,7 +41,7 @@ SERIES = 8
 MARKERS = "osD^vPX*"
 WIDTH = 4.0
 """Width of a panel in inches: 288 points, 384 pixels, so that text of 9 points can be read on a phone."""
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "decision-rnn",
     "font.size": 9,
@@ -194,8 +195,8 @@ def _draw_scores(axes: Axes, summary: Summary, dataset: ComparedDataset | None) 
 def _mark(axes: Axes, x: float, text: str) -> None:
     """A labelled vertical line."""
     axes.axvline(x, color=CODES["muted"], linestyle=":", linewidth=1, zorder=1)
-    place = {"xycoords": axes.get_xaxis_transform(), "xytext": (3, 3), "textcoords": "offset points"}
-    axes.annotate(text, (x, 0), color=CODES["muted"], fontsize=8, **place)
+    across, place = axes.get_xaxis_transform(), (3, 3)
+    axes.annotate(text, (x, 0), place, across, "offset points", color=CODES["muted"], fontsize=8)
 
 
 def _draw_curves(axes: Axes, summary: Summary, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:

@@ -85,7 +85,7 @@ class HeldOutLoss:
         self.record = HeldOut(
             dataset=first.validation,
             fingerprint=episodes.fingerprint,
-            episodes=episodes.episodes,
+            episodes=len(episodes),
             steps=episodes.steps,
             measure="squared_error" if differ else "loss",
         )

@@ -38,7 +38,7 @@ def build_page(comparison: Comparison) -> str:
     """The page as HTML."""
     summary, overall = comparison.summary, comparison.summary.overall()
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets if summary.trials(dataset)}
-    pictures: dict[str, list[str | None]] = {
+    drawn = {
         name: [
             figures.scores(summary, [dataset], f"scores{i}"),
             figures.return_tracking(summary, dataset, f"tracking{i}"),
@@ -46,8 +46,9 @@ def build_page(comparison: Comparison) -> str:
         ]
         for i, (name, dataset) in enumerate(datasets.items())
     }
+    pictures = {name: [Markup(svg) for svg in svgs if svg] for name, svgs in drawn.items()}
     if overall is not None:
-        top = [figures.scores(summary, [None], "all")]
+        top = [Markup(figures.scores(summary, [None], "all"))]
     elif len(comparison.datasets) == 1:
         top = [picture for of_dataset in pictures.values() for picture in of_dataset[:2]]
         pictures = {name: of_dataset[2:] for name, of_dataset in pictures.items()}
@@ -62,9 +63,9 @@ def build_page(comparison: Comparison) -> str:
     )
     page = environment.get_template("page.html").render(
         title=f"Comparison on {listed(of.data.name for of in comparison.datasets)}",
-        top=[Markup(svg) for svg in top if svg],
+        top=top,
         sections=sections(summary),
-        pictures={name: [Markup(svg) for svg in svgs if svg] for name, svgs in pictures.items()},
+        pictures=pictures,
         method=describe_method(summary),
         colours=Markup(figures.VARIABLES),
     )

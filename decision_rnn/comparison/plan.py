@@ -99,10 +99,7 @@ class PlannedTrial:
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
             protocol = checkpoint_settings(config, self.data)
-            # A checkpoint that is gone was evaluated without metrics that were named later.
-            scores = stored_result(self.folder, config, self.data, step, protocol) or stored_result(
-                self.folder, config, self.data, step, replace(protocol, metrics=())
-            )
+            scores = stored_result(self.folder, config, self.data, step, protocol)
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:

@@ -24,6 +24,7 @@ from decision_rnn.evaluation.statistics import (
     SeedScores,
     compare_variants,
     holm,
+    success_episodes,
     summarise_seeds,
 )
 from decision_rnn.evaluation.target_error import target_error
@@ -49,6 +50,7 @@ class Measure:
         failed: Number of failed runs by label, where there are any.
         target: The target; None for held-out losses.
         results: The evaluations behind the values.
+        episodes: Episodes per seed by label, of variants whose scores are success rates.
         tested: Whether variants are compared by it: a score at a target inside the data's range should be near the
             target's, not as high as possible.
     """
@@ -58,6 +60,7 @@ class Measure:
     failed: dict[str, int]
     target: Target | None = None
     results: dict[str, tuple[TargetResult, ...]] = field(default_factory=dict)
+    episodes: dict[str, int | None] = field(default_factory=dict)
     tested: bool = True
 
     @property
@@ -76,7 +79,7 @@ class Measure:
 
     def summary(self, label: str) -> SeedScores:
         """The mean of a variant; where runs failed, with the range of those that finished in place of an interval."""
-        summary = summarise_seeds(self.values[label])
+        summary = summarise_seeds(self.values[label], self.episodes.get(label))
         if label not in self.failed or summary.spread is None:
             return summary
         return replace(summary, low=min(self.values[label]), high=max(self.values[label]), spread="range")
@@ -100,7 +103,9 @@ class Measure:
             return {}
         mean = fmean(self.values[reference])
         complete = {label: values for label, values in self.values.items() if label not in self.failed}
-        tested = compare_variants(complete, reference, self.lower_is_better) if reference in complete else {}
+        tested = (
+            compare_variants(complete, reference, self.lower_is_better, self.episodes) if reference in complete else {}
+        )
         untested = {label: SeedDifference(fmean(values) - mean) for label, values in self.values.items()}
         return {label: tested.get(label, untested[label]) for label in untested if label != reference}
 
@@ -201,7 +206,11 @@ class Summary:
                 if at_target:
                     results[label] = tuple(at_target)
             values = {label: tuple(of_seed.score_mean for of_seed in of) for label, of in results.items()}
-            measures.append(Measure(describe_target(target), values, failed, target, results, tested))
+            episodes = {
+                label: success_episodes([dataset.data.normalised(np.array(of_seed.returns)) for of_seed in of])
+                for label, of in results.items()
+            }
+            measures.append(Measure(describe_target(target), values, failed, target, results, episodes, tested))
         return sorted(measures, key=lambda measure: not measure.tested)
 
     def overall(self) -> Overall | None:

@@ -244,10 +244,12 @@ def _cell(measure: Measure, label: str, values: Sequence[float]) -> str:
     """A mean with its interval or the value of every seed, and the number of failed runs."""
     failed, texts = measure.failed.get(label, 0), []
     if values:
-        summary, seeds = summarise_seeds(values), ", ".join(map(measure.number, values))
-        interval = summary.spread == "95% interval" and not failed
-        brackets = f" ({seeds})" if len(values) > 1 else ""
-        texts.append(format_summary(summary, measure.number) if interval else measure.number(summary.score) + brackets)
+        summary = measure.summary(label) if values is measure.values.get(label) else summarise_seeds(values)
+        if summary.spread == "95% interval" and not failed:
+            texts.append(format_summary(summary, measure.number))
+        else:
+            seeds = f" ({', '.join(map(measure.number, values))})" if len(values) > 1 else ""
+            texts.append(measure.number(summary.score) + seeds)
     texts += [f"{failed} of {failed + len(measure.values.get(label, ()))} failed"] * bool(failed)
     return ", ".join(texts)
 

@@ -1,27 +1,24 @@
 """Comparisons in separate processes: killed runs, killed and restarted comparisons, lost Ray nodes."""
 
-import io
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from small_comparison import small
-from tqdm import tqdm
 
-from decision_rnn.comparison import compare
 from decision_rnn.comparison.compare import make_plan
-from decision_rnn.comparison.executors import Events, LocalExecutor, Task
+from decision_rnn.comparison.executors import LocalExecutor, Task
 from decision_rnn.comparison.record import LOG
 from decision_rnn.comparison.results import Comparison
 
@@ -120,7 +117,7 @@ def test_run_killed_once_resumes_and_killed_twice_fails(
 
     monkeypatch.setattr(Task, "start", killed)
     tasks = [planned.task() for planned in make_plan(small(tmp_path / "runs", **keys(times=5)), "test").trials()[1]]
-    ended = dict(event for event in LocalExecutor(jobs=1).run(tasks) if event is not None)
+    ended = dict(event for event in LocalExecutor(jobs=1).run(tasks))
     assert started == ["narrow-seed0"] * 2 + ["wide-seed0"] * 2
     assert "killed 2 times, by signal 9" in str(ended[0])
     assert ended[1] is None
@@ -130,11 +127,16 @@ def test_run_killed_once_resumes_and_killed_twice_fails(
 
 def test_closing_the_executor_early_kills_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr(Task, "start", lambda *_: started.append(subprocess.Popen(["sleep", "60"])) or started[-1])
+
+    def start(*_: Any) -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen(["sleep", "60"] if started else ["true"]))
+        return started[-1]
+
+    monkeypatch.setattr(Task, "start", start)
     events = LocalExecutor(jobs=2).run([Task(tmp_path, tmp_path / "x.yaml", "", (), "cpu")] * 3)
-    assert next(events) is None
+    assert next(events) == (0, None)
     events.close()
-    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
+    assert [process.returncode for process in started[1:]] == [-signal.SIGKILL] * len(started[1:])
 
 
 def test_run_that_raises_fails_with_its_exception(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +146,7 @@ def test_run_that_raises_fails_with_its_exception(mine: Path, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     (planned,) = make_plan(small(tmp_path / "runs"), "test").trials()[1]
     task = replace(planned.task(), plugins=("broken",))
-    ended = [event for event in LocalExecutor(jobs=1).run([task]) if event is not None]
+    ended = list(LocalExecutor(jobs=1).run([task]))
     assert ended == [(0, "ZeroDivisionError: division by zero")]
     assert "Traceback" in (task.folder / LOG).read_text()
 
@@ -157,15 +159,12 @@ def test_ray_gives_the_same_numbers_after_losing_a_node(mine: Path, comparing: C
 
     from decision_rnn.comparison.executors import RayExecutor
 
-    class Losing(RayExecutor):
+    def lose() -> None:
         """Removes the second node once two runs train: each node has one core, so one of them is there."""
-
-        def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None] | None, None, None]:
-            for event in super().run(tasks):
-                if not lost and sum((task.folder / "metrics.jsonl").is_file() for task in tasks) == 2:
-                    cluster.remove_node(second, allow_graceful=False)
-                    lost.append(True)
-                yield event
+        while sum(path.is_file() for path in (tmp_path / "ray").glob("*/*/metrics.jsonl")) < 2:
+            time.sleep(0.1)
+        cluster.remove_node(second, allow_graceful=False)
+        lost.append(True)
 
     lost: list[bool] = []
     options = {"seeds": 2, "checkpoint_episodes": 1}
@@ -174,7 +173,8 @@ def test_ray_gives_the_same_numbers_after_losing_a_node(mine: Path, comparing: C
     second = cluster.add_node(num_cpus=1)
     try:
         ray.init(address=cluster.address, log_to_driver=False)
-        comparison = comparing(Losing(), **keys(10), **options, output=str(tmp_path / "ray"))
+        threading.Thread(target=lose, daemon=True).start()
+        comparison = comparing(RayExecutor(), **keys(10), **options, output=str(tmp_path / "ray"))
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -183,38 +183,3 @@ def test_ray_gives_the_same_numbers_after_losing_a_node(mine: Path, comparing: C
     assert sorted(begun) == [1, 1, 1, 2]  # the run on the lost node was started twice
     assert comparison.failed == ()
     assert timeless(asdict(comparison)) == timeless(asdict(local))
-
-
-@pytest.mark.parametrize("saved", [0, 50])
-def test_progress_after_a_kill_is_never_below_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int) -> None:
-    """It had logged 60 of 100 steps when it was killed, and goes on from step 50, or from 0 without a checkpoint."""
-    positions: list[float] = []
-
-    class Bar(tqdm):
-        def update(self, n: float | None = 1) -> bool | None:
-            super().update(n)
-            positions.append(self.n)
-            assert self.n >= self.initial  # the displayed speed is that of the steps since
-            return None
-
-    class Restarting:
-        jobs = 1
-
-        def run(self, tasks: Sequence[Task]) -> Events:
-            for logged in (saved, saved + 20):
-                log(logged)
-                yield None
-            yield 0, None
-
-    def log(step: int) -> None:
-        (tmp_path / "metrics.jsonl").write_text(f'{{"step": {step}}}\n')
-
-    log(60)
-    if saved:
-        (tmp_path / "checkpoints" / str(saved)).mkdir(parents=True)
-    run = SimpleNamespace(
-        config=SimpleNamespace(training=SimpleNamespace(steps=100)), folder=tmp_path, run="", task=lambda: None
-    )
-    monkeypatch.setattr(compare, "bar", lambda **settings: Bar(**settings, file=io.StringIO()))
-    assert compare._train([run], Restarting()) == {}
-    assert positions == [saved, saved + 20]

@@ -9,7 +9,7 @@ from made_comparison import ROUND, achieved, made_comparison, of_scores, of_tria
 from scipy import stats
 
 from decision_rnn.comparison.plan import SPREAD
-from decision_rnn.comparison.record import CheckpointScores
+from decision_rnn.comparison.record import CheckpointScores, Trial
 from decision_rnn.comparison.results import Comparison
 from decision_rnn.comparison.summary import Summary
 from decision_rnn.comparison.tables import Section, Table, sections
@@ -294,3 +294,17 @@ def test_rank_sum_p_values_are_uniform_under_the_null() -> None:
         for scores, others in draws
     ]
     assert 0.035 < np.mean(below) < 0.06
+
+
+def test_success_rates_have_the_noise_of_their_episodes() -> None:
+    """Five seeds at 100% and five at 99%, of a hundred episodes each: nothing varies, and nothing is certain."""
+
+    def seeds(label: str, successes: int) -> list[Trial]:
+        returns = [3000.0] * successes + [0.0] * (100 - successes)
+        targets = tuple(achieved(ROUND.data, target.target_return, returns) for target in ROUND.targets)
+        return [replace(trial, targets=targets) for trial in trials_of_scores([0.0] * 5, label)]
+
+    comparison = of_trials([*seeds("mingru", 100), *seeds("lru", 99), *seeds("gru", 50)])
+    rows = {row["variant"]: row for row in comparison.table() if row["target_return"] == 3600}
+    assert rows["mingru"]["high"] > rows["mingru"]["low"]
+    assert (rows["lru"]["significant"], rows["gru"]["significant"]) == (False, True)
