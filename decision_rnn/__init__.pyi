@@ -35,12 +35,12 @@ from .evaluation.environment_actor import EnvironmentActor as EnvironmentActor
 from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import register_metric as register_metric
 from .evaluation.recording import record as record
-from .training.agents import load_agent as load_agent
 from .training.checkpoint import TrainedAgent as TrainedAgent
+from .training.checkpoint import load_agent as load_agent
 from .training.run import Run as Run
 from .training.run import evaluate as evaluate
-from .training.run import train as train
 from .training.run_files import last_checkpoint as last_checkpoint
+from .training.train import train as train
 from .utils.errors import InputError as InputError
 
 __version__: str

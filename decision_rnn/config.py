@@ -99,7 +99,6 @@ class TrainingConfig:
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
         device: `cpu`, `cuda`, or `auto`, cuda if available.
-        processes: How many processes share every batch; the losses are those of one process within rounding.
         checkpoint_every: Steps between checkpoints.
         log_every: Steps between lines of metrics.
     """
@@ -123,15 +122,12 @@ class TrainingConfig:
     gradient_clip: NonNegativeFloat = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    processes: PositiveInt = 1
     checkpoint_every: PositiveInt = 1_000
     log_every: PositiveInt = 100
 
     def __post_init__(self) -> None:
         if self.warmup > self.steps:  # the learning rate would never reach its peak
             raise InputError(f"training.warmup_steps {self.warmup} is more than training.steps {self.steps}")
-        if self.batch_size % self.processes:
-            raise InputError(f"training.processes {self.processes} must divide training.batch_size {self.batch_size}")
         if self.goal_relabeling == "none" and (self.p_randomgoal or (self.goal_discount or 1) != 1):
             raise InputError("training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight")
 

@@ -18,6 +18,7 @@ from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
+from decision_rnn.utils.distributed import training_mean
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT, PositiveInt
 from decision_rnn.utils.registry import Class, Registry
@@ -325,7 +326,7 @@ class ActionChunk(Objective):
         episode = batch.reset.cumsum(1)
         valid = F.pad(episode, (0, pad), value=-1).unfold(1, pad + 1, 1) == episode.unsqueeze(-1)
         errors = (self._chunk(hidden) - targets).square().mean(-1)
-        return (errors * valid).sum() / valid.sum(), {"squared_error": errors[..., 0].mean()}
+        return (errors * valid).sum() / training_mean(valid.sum()), {"squared_error": errors[..., 0].mean()}
 
     def action(self, hidden: Tensor) -> Tensor:
         return self._chunk(hidden)[..., 0, :]

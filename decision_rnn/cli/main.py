@@ -67,6 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InputError(
                 f"unknown command {name!r}. {did_you_mean(name, COMMANDS)}Known are {', '.join(COMMANDS)}."
             )
+        # libgomp's threads, which torch loads, spin for milliseconds while they wait for each other: with other work
+        # on the cores, a training step takes ten times as long.
+        if "OMP_WAIT_POLICY" not in os.environ:
+            os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         with quiet(silent):
             return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except InputError as error:

@@ -13,9 +13,9 @@ from decision_rnn.deploy.browser.page import Subject, server, write_page
 from decision_rnn.evaluation.actor import actor_of, describe_acting, window_of
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, evaluation_environment, step_limits
 from decision_rnn.evaluation.report import format_return
+from decision_rnn.evaluation.subjects import find_subject, load_subject
 from decision_rnn.evaluation.targets import check_conditioned, default_return
 from decision_rnn.evaluation.video import Moment, film, play, watched_environment
-from decision_rnn.training.agents import find_subject, load_subject
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import counted

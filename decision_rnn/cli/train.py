@@ -5,23 +5,21 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, announce_standin, parse_as
 from decision_rnn.config import from_dict
-from decision_rnn.training.follower import follow
-from decision_rnn.training.run import train
+from decision_rnn.training.train import train
+from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.parsing import PositiveInt, read_yaml
-from decision_rnn.utils.workers import follows
 
 
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
-    if follows():  # one of several processes that train one agent
-        follow()
-        return
     command = parser().read(arguments)
     if command.config is not None:
         from_dict({"dataset": "", **read_yaml(command.config)}, str(command.config))  # an error names the file
     dataset = command.dataset or command.options.pop("dataset", None)
     announce_standin(dataset)
     trained = train(dataset, output=command.output, resume=command.resume, **command.options)
+    if rank() > 0:
+        return
     if trained.config.evaluation.episodes:
         print(trained.evaluate(processes=command.processes))
     else:

@@ -17,8 +17,7 @@ from decision_rnn.evaluation.evaluate import action_cost
 from decision_rnn.evaluation.results import PACKAGES, Measurements
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.training.prepare import prepare
-from decision_rnn.training.slices import select_episodes
+from decision_rnn.training.prepare import prepare, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.machine import commit, hardware, versions
@@ -103,7 +102,7 @@ class HeldOutLoss:
 
     def _means(self, config: RunConfig, trained: TrainedAgent | None = None) -> dict[str, float]:
         """What `Validation` returns of a trained agent, or of one before its first step."""
-        config = replace(config, training=replace(config.training, device="cpu", processes=1))
+        config = replace(config, training=replace(config.training, device="cpu"))
         observations, actions = self.store.observation_space, self.store.action_space
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():

@@ -52,11 +52,10 @@ class HindsightGoals:
 
     With a discount of 1 all later steps are equally probable. Below 1, the goal is k steps ahead with a probability
     proportional to discount^(k - 1), among the later steps. OGBench's geometric goals (Park et al., "OGBench:
-    Benchmarking Offline Goal-Conditioned RL", 2024) are the episode's end wherever k lies beyond it, which in short
-    episodes would be nearly all that is asked for.
+    Benchmarking Offline Goal-Conditioned RL", 2024) are the episode's end wherever k lies beyond it.
 
-    With the probability `p_randomgoal`, what is asked for is instead what any episode reaches at any of its steps, all
-    alike, as OGBench's random goals, for as long as the goal would have held: so this is also their share of the steps.
+    With the probability `p_randomgoal`, the goal is instead what any episode reaches at any of its steps, uniformly, as
+    OGBench's random goals, for as long as the goal would have held: so this is also their share of the steps.
 
     Args:
         store: The data.
@@ -82,46 +81,50 @@ class HindsightGoals:
         steps, final = store.observations[:, entries.reached], store.final_observations[:, entries.reached]
         self.reached = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
         self.goal = torch.full((2, batch_size), -1)
-        """Until when each row's goal holds and what is asked for, as indices of observations, (2, batch); until one
-        that is past for none."""
+        """Until when each row's goal holds, and the goal, as indices of observations, (2, batch); until one that is
+        past for none."""
 
-    def put(self, observation: Tensor, starts: Tensor, begins: Tensor, goes_on: Tensor | None) -> Tensor:
-        """Replace the goals in segments.
+    def draw(self, start: Tensor, is_first: Tensor, continues: Tensor | None, context: int) -> tuple[Tensor, Tensor]:
+        """Draw the goals of segments.
 
         Args:
-            observation: (batch, time, entries), changed in place.
-            starts: (batch,) int64, the segments' first steps.
-            begins: (batch, time) bool, true at an episode's first step.
-            goes_on: (batch,) bool, true for rows that continue the segment before; None if none does.
+            start: (batch,) int64, the segments' first steps.
+            is_first: (batch, context) bool, true at an episode's first step.
+            continues: (batch,) bool, true for rows that continue the segment before; None if none does.
+            context: Steps of a segment.
 
         Returns:
-            (batch, time) int64, for how many more steps each goal holds: until it is reached, unless it is random.
+            The goals (batch, context), as rows of `reached`, and for how many more steps each holds: until it is
+            reached, unless it is random.
         """
-        step = starts[:, None] + torch.arange(observation.shape[1])
+        step = start[:, None] + torch.arange(context)
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
         now, last = step + episode, self.offsets[episode + 1] + episode  # as indices of observations
+
         share = torch.rand(step.shape, dtype=torch.float64, generator=self.generator)
         if self.discount == 1:
-            drawn = now + 1 + (share * (last - now)).long()
+            until = now + 1 + (share * (last - now)).long()
         else:
             within = 1 - self.discount ** (last - now).double()  # the probability of not lying beyond the end
             ahead = torch.log1p(-share * within) / math.log(self.discount)
-            drawn = torch.minimum(now + 1 + ahead.long(), last)  # rounding may reach one step further
-        asked = drawn
+            until = torch.minimum(now + 1 + ahead.long(), last)  # rounding may reach one step further
+        goal = until
         if self.p_randomgoal:
             anywhere = torch.randint(len(self.reached), step.shape, generator=self.generator)
-            asked = torch.where(torch.rand(step.shape, generator=self.generator) < self.p_randomgoal, anywhere, drawn)
-        new = torch.stack([drawn, asked])
-        goal = self.goal if goes_on is None else torch.where(goes_on, self.goal, -1)
-        held = []
-        for t in range(step.shape[1]):
-            goal = torch.where(begins[:, t] | (goal[0] <= now[:, t]), new[..., t], goal)
-            held.append(goal)
-        if goes_on is not None:
-            self.goal = goal
-        until, asked = torch.stack(held, dim=-1)
-        observation[..., self.entries.asked] = self.reached[asked].to(observation.device)
-        return until - now
+            random = torch.rand(step.shape, generator=self.generator) < self.p_randomgoal
+            goal = torch.where(random, anywhere, until)
+
+        # A goal holds until it is reached, or the episode ends.
+        new = torch.stack([until, goal])
+        current = self.goal if continues is None else torch.where(continues, self.goal, -1)
+        goals = []
+        for t in range(context):
+            current = torch.where(is_first[:, t] | (current[0] <= now[:, t]), new[..., t], current)
+            goals.append(current)
+        if continues is not None:
+            self.goal = current
+        until, goal = torch.stack(goals, dim=-1)
+        return goal, until - now
 
 
 def steps_ahead(store: EpisodeStore, discount: float) -> float:

@@ -32,13 +32,9 @@ class Batch(NamedTuple):
     truncated: Tensor  # (B, K) bool, likewise
     reset: Tensor  # (B, K) bool, true where the recurrent state is reset
 
-    def select(self, rows: slice) -> "Batch":
-        """Some of the segments, one after the other."""
-        return Batch(*(tensor[rows] for tensor in self))
-
 
 def _windows(rows: Tensor, context: int) -> Tensor:
-    """All segments of consecutive rows of a contiguous tensor (steps, ...), as a view (starts, context, ...)."""
+    """All segments of consecutive rows of a contiguous tensor (steps, ...), as a view (first steps, context, ...)."""
     return rows.as_strided((len(rows) - context + 1, context, *rows.shape[1:]), (rows.stride(0), *rows.stride()))
 
 
@@ -81,12 +77,12 @@ class StepStream:
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
     `goal_discount` and `p_randomgoal`, see `HindsightGoals`, and returns-to-go by minus the steps until then.
 
-    With `own_rows`, only these of every batch are returned: all processes that train one agent draw the same batches.
+    With `rows`, only these of every batch are read and returned: all processes that train one agent draw the same
+    batches.
 
-    The batches depend only on `seed`, not on the device. Where episodes begin and end
-    is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
-    Memory does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one
-    segment.
+    The batches depend only on `seed`, not on the device. Where episodes begin and end is computed on the host, from the
+    store's offsets. The floating-point tensors are views of one gathered block. Memory does not grow with the table
+    beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one segment.
     """
 
     def __init__(
@@ -102,54 +98,73 @@ class StepStream:
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
         p_randomgoal: float = 0.0,
-        own_rows: slice = slice(None),
+        rows: slice = slice(None),
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
-        self.context, self.batch_size, self.tbptt_segments = context, batch_size, tbptt_segments
-        self.own_rows = own_rows
+        self.context, self.batch_size, self.rows = context, batch_size, rows
+        self.tbptt_segments = tbptt_segments
         self.file = store.file
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
-        self.kept = self._map(self.device) if store.file.nbytes <= MAPPED_BYTES else None
-        self.starts = store.steps - context + 1  # a segment starts at one of the first so many steps
-        self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
+        self.table = self._open_table(self.device) if store.file.nbytes <= MAPPED_BYTES else None
+
+        self.start_count = store.steps - context + 1  # a segment starts at one of the first so many steps
+        self.next_start = torch.full((batch_size,), self.start_count)  # of each row; past the end: it restarts
         at_beginnings = segment_start == "episode"
-        uniform = return_weighting == 0 and not at_beginnings
-        self.weighted = None if uniform else WeightedStarts(store, context, return_weighting, at_beginnings)
+        weighted = return_weighting != 0 or at_beginnings
+        self.weighted_starts = WeightedStarts(store, context, return_weighting, at_beginnings) if weighted else None
         self.goals = None
         if goals is not None:
             self.goals = HindsightGoals(store, goals, batch_size, self.generator, goal_discount, p_randomgoal)
-        edges = np.zeros(store.steps, np.uint8)  # of every step, in bits: an episode begins, ends terminated, truncated
-        edges[store.offsets[:-1]] = 1
-        edges[store.offsets[1:] - 1] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)
-        self.edges = _windows(torch.from_numpy(edges), context)
-        apart = store.first_rows - store.offsets[:-1]
-        rows = np.repeat(apart, store.episode_lengths) + np.arange(store.steps) if apart.any() else None
-        self.rows = None if rows is None else _windows(torch.from_numpy(rows), context)  # in the file, of a selection
+
+        # Of every step, in bits: an episode begins, ends terminated, ends truncated.
+        boundaries = np.zeros(store.steps, np.uint8)
+        boundaries[store.offsets[:-1]] = 1
+        last = store.offsets[1:] - 1
+        boundaries[last] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)
+        self.boundaries = _windows(torch.from_numpy(boundaries), context)
+
+        # The steps of a selection of episodes are not consecutive in the file.
+        row_offset = store.first_rows - store.offsets[:-1]
+        self.file_rows: Tensor | None = None
+        if row_offset.any():
+            file_rows = np.repeat(row_offset, store.episode_lengths) + np.arange(store.steps)
+            self.file_rows = _windows(torch.from_numpy(file_rows), context)
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether rows continue from batch to batch."""
+        return self.tbptt_segments > 1
 
     def sample(self) -> Batch:
         """The next batch."""
-        if self.weighted is None:
-            starts = torch.randint(self.starts, (self.batch_size,), generator=self.generator)
+        if self.weighted_starts is None:
+            start = torch.randint(self.start_count, (self.batch_size,), generator=self.generator)
         else:
-            starts = self.weighted.draw(self.batch_size, self.generator)
-        if self.tbptt_segments > 1:
-            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_segments < 1
-            elsewhere |= self.following >= self.starts
-            starts = torch.where(elsewhere, starts, self.following)
-            self.following = starts + self.context
-        flags = (self.edges.index_select(0, starts) & BITS).bool()
-        block = self._gather(starts)
+            start = self.weighted_starts.draw(self.batch_size, self.generator)
+        continues = None
+        if self.carries_state:
+            restart = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_segments < 1
+            restart |= self.next_start >= self.start_count
+            start = torch.where(restart, start, self.next_start)
+            self.next_start = start + self.context
+            continues = ~restart
+        flags = (self.boundaries.index_select(0, start) & BITS).bool()
+        if self.goals is not None:
+            goal, goal_steps = self.goals.draw(start, flags[0], continues, self.context)
+
+        block = self._gather(start[self.rows])
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
         if self.goals is not None:
-            ahead = self.goals.put(observation, starts, flags[0], ~elsewhere if self.tbptt_segments > 1 else None)
-            to_go = -ahead.unsqueeze(-1).to(to_go)
-        if self.tbptt_segments > 1:
-            flags[0, :, 0] |= elsewhere
-        begins, terminated, truncated = send(flags, self.device).unbind()
-        batch = Batch(
+            goal_values = send(self.goals.reached[goal[self.rows]], self.device)
+            observation[..., self.goals.entries.asked] = goal_values
+            to_go = send(-goal_steps[self.rows].unsqueeze(-1).to(to_go.dtype), self.device)
+        if continues is not None:
+            flags[0, :, 0] |= ~continues
+        reset, terminated, truncated = send(flags[:, self.rows], self.device).unbind()
+        return Batch(
             observation=observation,
             action=action,
             previous_action=previous_action,
@@ -158,40 +173,33 @@ class StepStream:
             timestep=timestep[..., 0].long(),
             terminated=terminated,
             truncated=truncated,
-            reset=begins,
+            reset=reset,
         )
-        return batch if self.own_rows == slice(None) else batch.select(self.own_rows)
 
-    def _map(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The rows of the store's file, and all segments of them."""
+    def _open_table(self, device: torch.device) -> Tensor:
+        """The rows of the store's file."""
         file = self.file
-        table = torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape)).to(device)
-        return table, _windows(table, self.context)
+        return torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape)).to(device)
 
-    def _gather(self, starts: Tensor) -> Tensor:
+    def _gather(self, start: Tensor) -> Tensor:
         """The rows of the segments that start at (B,), as (B, K, columns)."""
-        # A map that is kept would become resident: the system also loads the pages around each segment.
-        table, windows = self.kept or self._map(torch.device("cpu"))
-        if self.rows is None:  # copying whole windows is faster
-            block = windows.index_select(0, send(starts, table.device))
+        # A large map is opened for every batch: if it were kept, the pages around each segment would stay resident.
+        table = self._open_table(torch.device("cpu")) if self.table is None else self.table
+        if self.file_rows is None:  # copying whole windows is faster
+            block = _windows(table, self.context).index_select(0, send(start, table.device))
         else:
-            rows = self.rows.index_select(0, starts)
+            rows = self.file_rows.index_select(0, start)
             block = table.index_select(0, send(rows.flatten(), table.device)).view(*rows.shape, -1)
-        return block if self.kept else send(block, self.device)
+        return block if self.table is not None else send(block, self.device)
 
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""
-        state = {"generator": self.generator.get_state()}
-        if self.tbptt_segments > 1:
-            state["following"] = self.following
-            if self.goals is not None:
-                state["goal"] = self.goals.goal
-        return state
+        state = {"generator": self.generator.get_state(), "next_start": self.next_start}
+        return state if self.goals is None else {**state, "goal": self.goals.goal}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`."""
         self.generator.set_state(state["generator"])
-        if self.tbptt_segments > 1:
-            self.following = state["following"]
-            if self.goals is not None:
-                self.goals.goal = state["goal"].expand(2, -1)  # (batch,) in checkpoints without random goals
+        self.next_start = state["next_start"]
+        if self.goals is not None:
+            self.goals.goal = state["goal"]

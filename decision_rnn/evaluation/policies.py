@@ -10,11 +10,12 @@ from torch import Tensor
 from decision_rnn.agent import ActingState, ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.metrics import METRICS
-from decision_rnn.training.checkpoint import read_provenance
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.records import read_record
 
 
 class PolicyActor:
@@ -57,7 +58,7 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         training = policy.metadata["training"]
         conditioned = policy.metadata["target_return"]["conditioned"]
         config = _saved_config(training["config"], str(path), conditioned)
-        provenance = read_provenance(training["provenance"])
+        provenance = read_record(training["provenance"], DatasetSpec)
         numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
     except InputError:
         raise

@@ -16,8 +16,7 @@ from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.environments import describe_alteration, make_environment, settings_of
 from decision_rnn.environments.playing import Act, Quota, play_many, play_one, single_spaces, step_limit
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
-from decision_rnn.training.agents import load_agent
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.run import Run
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +21,11 @@ import safetensors.torch
 import torch
 from pydantic import Field
 from safetensors import SafetensorError
-from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.deploy.hub import find_agent
 from decision_rnn.training.run_files import DESCRIPTION, WEIGHTS, checkpoints_of
 from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
@@ -36,17 +36,7 @@ from decision_rnn.utils.records import read_record
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
-
-RENAMED_WEIGHTS = {
-    "observation_index": "encoder.index",
-    "observation_mean": "encoder.mean",
-    "observation_std": "encoder.std",
-    "return_scale": "condition.scale",
-    "return_limit": "condition.cap",
-    "embed_return.weight": "embed_condition.weight",
-    "embed_return.bias": "embed_condition.bias",
-}
-"""Names of an agent's weights and buffers in version 0.2, and their present ones."""
+TRAINING_STATE = "training_state.pt"
 
 
 @dataclass(frozen=True)
@@ -73,8 +63,8 @@ class _Description:
     provenance: dict[str, Any]
     step: int
     seconds: float
-    weights_sha256: str | None = None  # version 0.2 did not write it
-    plugins_sha256: dict[str, str] = field(default_factory=dict)
+    weights_sha256: str
+    plugins_sha256: dict[str, str]
 
 
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
@@ -89,15 +79,13 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
     try:
         with new_directory(folder) as new:
             write_agent(new, trained)
-            (new / "training_state.pt").write_bytes(buffer.getbuffer())
-        with contextlib.suppress(OSError):
-            (folder.parent / "last").unlink()  # version 0.2 linked the newest checkpoint
+            (new / TRAINING_STATE).write_bytes(buffer.getbuffer())
         for old in checkpoints_of(run)[:-KEPT]:
             remove_directory(old)
     except OSError as error:
         raise EnvironmentFailure(
-            f"cannot write the checkpoint {folder}: {error.strerror}; earlier checkpoints are intact, so make room "
-            "and resume the run (`train` with --resume; `compare` does so itself)"
+            f"cannot write the checkpoint {folder}: {error.strerror}. Earlier checkpoints are intact: make room and "
+            "resume the run."
         ) from None
     return folder
 
@@ -125,26 +113,37 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
     (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n")
 
 
-def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
-    """The agent of a checkpoint folder, in evaluation mode on the CPU.
+def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
+    """Load an agent, in evaluation mode on the CPU.
 
-    No code that the checkpoint names is run: if its backbone, objective or environment is defined in a module outside
-    the package, name that module here or import it first.
+    No code named by the agent is run: if its backbone, objective or environment is defined in a module outside the
+    package, name that module in `plugins` or import it first.
 
     Args:
-        folder: The checkpoint's folder, as returned by `last_checkpoint`.
+        name: A run's folder, for its last checkpoint; the folder of a checkpoint or of a packaged agent;
+            `pretrained/hopper-medium`, which ships with the package; or the id of an agent on the Hugging Face Hub.
         plugins: Modules to import first.
 
+    Returns:
+        The agent (`.agent`, a `DecisionAgent`), its configuration (`.config`), its data (`.provenance`: fingerprint,
+        mean and range of its returns, environment and reference scores) and the training step (`.step`).
+
     Raises:
-        InputError: If a file is missing, damaged or does not fit, or a required module is not imported; the message
-            names it.
+        InputError: If there is no such agent, or a file or a required module is missing, damaged or does not match; the
+            message names it.
+
+    Example:
+        >>> trained = decision_rnn.load_agent(run.folder)
+        >>> trained.step, trained.provenance.environment_id
+        (20, 'MountainCarContinuous-v0')
     """
     import_plugins(plugins)
+    folder = find_agent(name)
     path = folder / DESCRIPTION
     try:
         description = read_record(json.loads(path.read_text()), _Description)
         config = from_dict(description.config, str(path))
-        provenance = read_provenance(description.provenance)
+        provenance = read_record(description.provenance, DatasetSpec)
         observations, actions = provenance.observation_space, provenance.action_space or description.action_dim
     except InputError:
         raise
@@ -155,9 +154,9 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     path = folder / WEIGHTS
     try:
         data = path.read_bytes()
-        if description.weights_sha256 not in (None, hashlib.sha256(data).hexdigest()):
+        if description.weights_sha256 != hashlib.sha256(data).hexdigest():
             raise OSError("its hash differs from that in the description")
-        weights = _renamed(safetensors.torch.load(data))
+        weights = safetensors.torch.load(data)
         spec = agent_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
@@ -171,6 +170,16 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
     return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds)
+
+
+def load_training_state(folder: Path) -> dict[str, Any]:
+    """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
+    path = folder / TRAINING_STATE
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        return state
+    except Exception as error:  # a damaged archive raises any of half a dozen types
+        raise _damaged(path, error) from None
 
 
 def changes_since(run: Path, data: DatasetSpec) -> list[str]:
@@ -187,31 +196,8 @@ def changed_plugins(hashes: Mapping[str, str]) -> list[str]:
     return [name for name, digest in plugin_hashes(hashes).items() if digest != hashes[name]]
 
 
-def read_provenance(data: dict[str, Any]) -> DatasetSpec:
-    """The data that a checkpoint or an exported policy was trained on; ValueError or TypeError if it is damaged."""
-    return read_record({**data, **data.get("spec", {})}, DatasetSpec)  # version 0.2 wrote a section `spec`
-
-
-def load_training_state(folder: Path) -> dict[str, Any]:
-    """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
-    path = folder / "training_state.pt"
-    try:
-        state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
-        return {**state, "model": _renamed(state["model"])} if "model" in state else state
-    except Exception as error:  # a damaged archive raises any of half a dozen types
-        raise _damaged(path, error) from None
-
-
-def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by their present names; agents of version 0.2 have a return scale also without a condition."""
-    renamed = {RENAMED_WEIGHTS.get(name, name): value for name, value in weights.items()}
-    if "return_scale" in weights and "embed_return.weight" not in weights:
-        del renamed["condition.scale"]
-    return renamed
-
-
 def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): get the agent again from its "
-        f"source or, in a run, delete {path.parent} to go on from the checkpoint before"
+        f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): get the agent again or, in a run, "
+        f"delete {path.parent} to go on from the checkpoint before"
     )

@@ -1,46 +1,38 @@
 """Converts the arguments of a Python call to the configuration of a run, with the same keys as its YAML file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.config import EvaluationConfig, RunConfig, flatten, from_dict, overlay, to_dict, validated
-from decision_rnn.training.agents import with_architecture
+import numpy as np
+
+from decision_rnn.config import CHOICES, EvaluationConfig, flatten, overlay, to_dict, validated
+from decision_rnn.training.checkpoint import load_agent
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.plugins import import_plugins
+from decision_rnn.utils.parsing import convert
+
+ARCHITECTURE = (*CHOICES, "observation", "agent")
+"""The sections of a configuration that a run which starts from an agent's weights shares with it."""
 
 
-def configuration(
-    data: Any,
-    backbone: Any,
-    steps: int | None,
-    seed: int | None,
-    environment_id: str | None,
-    plugins: Sequence[str],
-    config: Mapping[str, Any],
-    resumed: Path | None = None,
-) -> RunConfig:
-    """The configuration described by the arguments of `train`, with the keys of the run in the folder `resumed` where
-    they are left out; raises InputError naming an invalid one."""
-    from decision_rnn.data.dataset import as_dataset  # here: slow, and not needed for the keys alone
-    from decision_rnn.training.run_folder import read_config
+def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys of a run, completed by the architecture of the agent that their `init_from` names, if they do.
 
-    import_plugins(plugins)
-    arguments = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None}
-    given = {name: plain(value) for name, value in arguments.items() if value is not None}
-    keys = flatten({**run_keys(config, steps, "train()"), **given})
-    if resumed is not None:
-        keys = overlay(flatten(to_dict(read_config(resumed))), keys)
-    elif data is None:
-        raise InputError("train(): no data were named: give a dataset, or resume=True with the output of a run")
-    else:
-        keys = with_architecture({**keys, "dataset": ""})
-    # The dataset follows: episodes in memory are stored only once all keys have been checked.
-    described = from_dict(keys, "train()")
-    data = described.dataset if data is None else data
-    dataset = as_dataset(data, environment_id, described.path, described.partial)
-    return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
+    Raises:
+        InputError: If there is no such agent, or the keys choose another backbone, condition or objective.
+    """
+    name = convert(keys.get("init_from"), str | None, "init_from")
+    if name is None:
+        return dict(keys)
+    config = load_agent(name).config
+    saved = flatten(to_dict(replace(config, condition=config.condition_options, objective=config.objective_options)))
+    architecture = {key: value for key, value in saved.items() if key.partition(".")[0] in ARCHITECTURE}
+    for section in CHOICES:
+        chosen, trained = keys.get(f"{section}.name"), architecture[f"{section}.name"]
+        if chosen not in (None, trained):
+            raise InputError(f"{section} is {chosen!r:.100}, but init_from {name} has {trained}. Leave {section} out.")
+    return overlay(architecture, keys)
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[str, Any]:
@@ -48,21 +40,23 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
     `source`, if one is given twice."""
     keys: dict[str, Any] = plain(config)
     if "dataset" in keys:
-        raise InputError(f"{source}: dataset is {keys['dataset']!r:.100} beside the data given first: leave it out")
+        raise InputError(f"{source}: dataset is given twice, as {keys['dataset']!r:.100} and as the first argument.")
     if steps is not None:
         training = keys.setdefault("training", {})
         if not isinstance(training, dict) or "steps" in training:
-            raise InputError(f"{source}: steps and training={training!r:.100} are both given: leave one of the two out")
+            raise InputError(f"{source}: steps and training={training!r:.100} are both given. Leave one of them out.")
         training["steps"] = plain(steps)
     return keys
 
 
-def evaluation_settings(configured: EvaluationConfig, **given: Any) -> EvaluationConfig:
+def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
-    values = {name: plain(value) for name, value in given.items() if value is not None}
+    values = {name: plain(value) for name, value in overrides.items() if value is not None}
     settings: EvaluationConfig = validated(EvaluationConfig, {**asdict(configured), **values})
     if "window" in values and settings.inference != "window":
-        raise InputError(f"window is {settings.window} but the state is carried: also pass inference='window'")
+        raise InputError(
+            f"window is {settings.window}, but inference is {settings.inference}. Pass inference='window'."
+        )
     return settings
 
 
@@ -75,8 +69,6 @@ def output_folder(output: Any) -> Path | None:
 
 def plain(value: Any) -> Any:
     """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
-    import numpy as np  # here: slow, and not needed for the options
-
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):

@@ -9,36 +9,51 @@ from torch import nn
 
 from decision_rnn.backbones import SequenceMixer
 from decision_rnn.config import TrainingConfig
-from decision_rnn.training.muon import Muon
 
 
-def optimizers(model: nn.Module, settings: TrainingConfig, bf16: bool) -> list[torch.optim.Optimizer]:
-    """AdamW or, with `settings.optimizer` `muon`, that and Muon for the matrices of sequence mixers.
+def make_optimizers(model: nn.Module, settings: TrainingConfig) -> list[torch.optim.Optimizer]:
+    """AdamW or, if `settings.optimizer` is `muon`, AdamW and Muon for the matrices of the sequence mixers.
 
-    Args:
-        model: A module with any number of sequence mixers.
-        settings: The optimiser, its rates and weight decay.
-        bf16: Whether Muon's products are in bf16.
+    Muon (Jordan et al. 2024) has updates whose singular values are near 1. They are scaled to the size of AdamW's (Liu
+    et al., "Muon is Scalable for LLM Training", 2025, equation 4), so that both have the same unit of learning rate.
     """
-    groups = optimizer_groups(model, settings.peak_learning_rate, settings.weight_decay, settings.recurrent_rate)
-    chosen: list[torch.optim.Optimizer] = []
+    rate = settings.peak_learning_rate
+    groups = optimizer_groups(model, rate, settings.weight_decay, settings.recurrent_rate)
+    optimizers: list[torch.optim.Optimizer] = []
     if settings.optimizer == "muon":
-        mixers = (module for module in model.modules() if isinstance(module, SequenceMixer))
-        inner = {p for mixer in mixers for p in mixer.parameters() if p.dim() == 2}
-        hidden = [p for p in groups[0]["params"] if p in inner]
+        matrices = mixer_matrices(model)
+        hidden = [parameter for parameter in groups[0]["params"] if parameter in matrices]
         if hidden:
-            dtype = torch.bfloat16 if bf16 else torch.float32
-            chosen.append(Muon([{**groups[0], "params": hidden}], settings.peak_learning_rate, dtype=dtype))
-            groups[0]["params"] = [p for p in groups[0]["params"] if p not in inner]
-    return [torch.optim.AdamW([group for group in groups if group["params"]], fused=True), *chosen]
+            muon = torch.optim.Muon(
+                hidden, rate, settings.weight_decay, momentum=0.95, nesterov=True, adjust_lr_fn="match_rms_adamw"
+            )
+            optimizers.append(muon)
+            groups[0]["params"] = [parameter for parameter in groups[0]["params"] if parameter not in matrices]
+    optimizers.insert(0, torch.optim.AdamW([group for group in groups if group["params"]], fused=True))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]  # `Trainer.step` multiplies it by the schedule
+    return optimizers
+
+
+def mixer_matrices(model: nn.Module) -> set[nn.Parameter]:
+    """The matrices of linear maps in sequence mixers; other tables, such as the taps of a convolution, have no singular
+    values of their own."""
+    return {
+        parameter
+        for mixer in model.modules()
+        if isinstance(mixer, SequenceMixer)
+        for module in mixer.modules()
+        if isinstance(module, nn.Linear | nn.RNNBase)
+        for parameter in module.parameters(recurse=False)
+        if parameter.dim() == 2
+    }
 
 
 def optimizer_groups(
     model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
 ) -> list[dict[str, Any]]:
     """AdamW's parameter groups: matrices get weight decay; biases, norms and recurrences' own parameters do not.
-
-    Parameters that need no gradient are left out.
 
     Args:
         model: A module with any number of sequence mixers.
@@ -50,11 +65,11 @@ def optimizer_groups(
     rates: dict[nn.Parameter, float] = {}
     for mixer in model.modules():
         if isinstance(mixer, SequenceMixer):
-            own = mixer.recurrent_learning_rate(learning_rate)
-            rate = own if recurrent_rate is None else learning_rate * recurrent_rate
+            default = mixer.recurrent_learning_rate(learning_rate)
+            rate = default if recurrent_rate is None else learning_rate * recurrent_rate
             # A stack comes before its mixers and yields their parameters too: the mixer's own rate overrides.
             rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
-    others = [p for p in model.parameters() if p.requires_grad and p not in rates]
+    others = [parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in rates]
     # The order matters: saved optimiser states refer to parameters by their position in the groups.
     groups: list[dict[str, Any]] = [
         {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
@@ -69,7 +84,6 @@ def optimizer_groups(
 def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
     """The schedule as a factor of the rate: linear over the warm-up, then cosine decay to zero or constant."""
     warmup, steps = settings.warmup, settings.steps
-    assert warmup is not None  # TrainingConfig fills it in
 
     def factor(step: int) -> float:
         if step < warmup:

@@ -1,7 +1,6 @@
-"""A run, the folder in which an agent was trained, with the functions `train` and `evaluate`."""
+"""A run: the folder in which an agent was trained, with what it logged, its agent and its scores."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -9,35 +8,21 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
-from decision_rnn.evaluation.evaluate import (
-    EvaluatedPolicy,
-    checkpoint_settings,
-    evaluate_once,
-    evaluation_environment,
-)
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
-from decision_rnn.evaluation.metrics import metrics_named
-from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
-from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
-from decision_rnn.training.agents import load_agent, load_subject
-from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.training.configuration import configuration, evaluation_settings, output_folder
-from decision_rnn.training.follower import follow
-from decision_rnn.training.loop import Callback
-from decision_rnn.training.loop import train as train_in_folder
-from decision_rnn.training.run_files import checkpoints_of, last_checkpoint
-from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics, write_scores
+from decision_rnn.evaluation.subjects import load_subject
+from decision_rnn.evaluation.targets import check_conditioned
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent
+from decision_rnn.training.configuration import evaluation_settings, output_folder
+from decision_rnn.training.run_files import last_checkpoint
+from decision_rnn.training.run_folder import read_config, read_metrics, write_scores
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
-from decision_rnn.utils.messages import quiet, tell, warn
+from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
-from decision_rnn.utils.workers import follows
 
 
 class Run:
@@ -107,137 +92,6 @@ class Run:
         except InputError:  # not a run yet, or a plugin is missing
             return f"Run({str(self.folder)!r})"
         return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
-
-
-def train(
-    data: Any = None,
-    backbone: Any = None,
-    *,
-    steps: int | None = None,
-    seed: int | None = None,
-    output: Path | str | None = None,
-    callback: Callback | None = None,
-    progress: bool = True,
-    resume: bool = False,
-    init_from: Run | str | Path | None = None,
-    environment_id: str | None = None,
-    plugins: Sequence[str] = (),
-    **config: Any,
-) -> Run:
-    """Train an agent on a dataset; `decision-rnn train` does the same.
-
-    Args:
-        data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `local/mine`; a result of
-            `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
-            `EpisodeData`), which are stored as a dataset `local/episodes-...` named by their contents. May be left out
-            if the run in `output` is resumed.
-        backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
-            that of `init_from`.
-        steps: Optimiser steps; 2,000 if left out.
-        seed: The seed of the initial weights, the sampled segments and dropout; 0 if left out.
-        output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
-        callback: `callback(step, metrics, agent)`, called every `training.log_every` steps with the step (int), the
-            metrics at that step (a dictionary of numbers: `loss`, `learning_rate`, ...) and a copy of the agent at that
-            step (a `TrainedAgent` in evaluation mode). If it returns False, training stops there, with a checkpoint.
-            The callback does not affect the training, and its time does not count as training time.
-        progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
-            False, nothing is printed.
-        resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped. Whatever is
-            left out, the data included, is as the run has it: `train(resume=True, output=folder)` suffices.
-        init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
-            architecture, its normalisation of observations and returns and its action box are kept, so that the agent
-            first acts as it did before; references, target returns and the cap of the return-to-go are of the new data.
-        environment_id: For episodes in memory: the Gymnasium id of their environment.
-        plugins: Modules to import first, which register backbones, objectives, sources or environments.
-        config: Any other key of a run, with sections as dictionaries, as in its YAML file:
-            `training={"batch_size": 32}`, `condition="none"`, `evaluation={"episodes": 20}`,
-            `top_fraction=0.1`.
-
-    Returns:
-        The run; its `.agent` is the one of the last step. In a script that `torchrun` runs, all processes train it, and
-        all return it.
-
-    Raises:
-        InputError: If the data or a key is invalid, the evaluation environment cannot be made here (unless
-            `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
-        KeyboardInterrupt: After Ctrl-C, SIGTERM or a notebook's stop button, once the current step is done and a
-            checkpoint is written, from which `resume=True` continues. A second one stops at once.
-
-    Example:
-        >>> losses = []
-        >>> def watch(step, metrics, agent):
-        ...     losses.append(metrics["loss"])
-        ...     return step < 20  # False: that is enough
-        >>> run = decision_rnn.train(
-        ...     "local/swing",
-        ...     backbone={"name": "mingru", "width": 16, "layers": 1},
-        ...     steps=1_000,
-        ...     output="swing-up",
-        ...     callback=watch,
-        ...     progress=False,
-        ...     training={"log_every": 10},
-        ... )
-        >>> run.agent.step, len(losses)
-        (20, 2)
-    """
-    if follows():
-        return Run(follow())
-    if init_from is not None:
-        config = {**config, "init_from": init_from.folder if isinstance(init_from, Run) else init_from}
-    resumed = output_folder(output) if resume else None
-    with quiet(not progress):
-        described = configuration(data, backbone, steps, seed, environment_id, plugins, config, resumed)
-        return train_run(described, output, resume, callback)
-
-
-def train_run(
-    config: RunConfig,
-    output: Path | str | None = None,
-    resume: bool = False,
-    callback: Callback | None = None,
-    processes: int | None = None,
-) -> Run:
-    """Train the run of a configuration in a folder; arguments and errors as for `train`. `processes` is the number of
-    processes that evaluate its checkpoints, if `evaluation.checkpoint_episodes` says so."""
-    dataset = open_dataset(config.dataset, config.path, config.partial)
-    name = dataset.name.replace("/", "-")
-    folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
-    evaluated = config.evaluation.episodes or config.evaluation.checkpoint_episodes
-    unplayed = evaluated and dataset.spec.environment_id is None and config.evaluation.environment_id is None
-    if unplayed:
-        config = replace(config, evaluation=replace(config.evaluation, episodes=0, checkpoint_episodes=0))
-    metrics_named(config.evaluation.metrics)  # raises now if one is unknown
-    if resume:
-        config = check_resumed_run(config, folder)
-    if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
-        try:
-            evaluation_environment(config.evaluation, dataset.spec)
-        except InputError as error:
-            raise type(error)(f"{error}, or leave evaluation out, --evaluation.episodes 0") from None
-
-    def evaluate_checkpoint(trained: TrainedAgent) -> dict[str, float]:
-        with quiet():
-            settings = checkpoint_settings(config, trained.provenance)
-            return evaluate_once(folder, trained, settings, processes).scalars("checkpoints")
-
-    def tell_of_data(provenance: DatasetSpec, seen: EpisodeStore) -> None:
-        if unplayed:
-            tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
-        _tell_reach(config, provenance, seen)
-
-    initial = None
-    if config.init_from is not None and not (resume and checkpoints_of(folder)):
-        initial = load_agent(config.init_from, config.plugins)
-    trained = train_in_folder(
-        config,
-        folder,
-        resume,
-        evaluate_checkpoint if config.evaluation.checkpoint_episodes else None,
-        on_data=tell_of_data,
-        callback=callback,
-        initial=initial,
-    )
-    return Run(folder, trained)
 
 
 def evaluate(
@@ -338,20 +192,3 @@ def evaluate(
         if (written / "config.yaml").is_file():  # a run's
             write_scores(written, result.step, result.scalars("evaluation"))
     return result
-
-
-def _tell_reach(config: RunConfig, provenance: DatasetSpec, seen: EpisodeStore) -> None:
-    """Report how many of the training episodes reach the target returns, and warn if few do, or if episodes are
-    evaluated under another time limit."""
-    if limits := remark_on_limits(provenance, config.evaluation):
-        warn(f"warning: {limits}")
-    if not config.takes_return:
-        return
-    settings, best = config.evaluation, provenance.return_max
-    asked = asked_returns(settings, provenance, config)
-    if reach := describe_reach(asked, seen.episode_returns):
-        tell(reach)
-    # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
-    wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]
-    if (few := describe_few(wanted, seen.episode_returns)) is not None:
-        warn(f"warning: {few}")

@@ -1,4 +1,4 @@
-"""Where a run keeps its configuration and its agents, which is found out without importing torch."""
+"""The files of a run and of an agent: where they are."""
 
 import contextlib
 import json
@@ -13,38 +13,32 @@ WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 def checkpoints_of(run: Path) -> list[Path]:
     """The folders of a run's checkpoints, oldest first."""
     folders = (run / "checkpoints").iterdir() if (run / "checkpoints").is_dir() else ()
-    return sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name))
+    return sorted((folder for folder in folders if folder.name.isdigit()), key=lambda folder: int(folder.name))
 
 
 def config_file(run: Path) -> Path:
     """The file with a run's configuration; InputError if the folder is not a run's."""
     if not (run / "config.yaml").is_file():
-        raise InputError(
-            f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made, or, if it "
-            "was killed before its first step, train again without --resume"
-        )
+        raise InputError(f"{run} is not a run folder: it has no config.yaml.")
     return run / "config.yaml"
 
 
 def last_checkpoint(run: Path) -> Path:
     """The newest checkpoint of a run; InputError if `run` is not a run or has no checkpoint yet."""
     config_file(run)
-    saved = checkpoints_of(run)
-    if not saved:
-        raise InputError(f"{run} has no checkpoint yet: continue its training with --resume")
-    return saved[-1]
+    if not (checkpoints := checkpoints_of(run)):
+        raise InputError(f"{run} has no checkpoint yet. Continue its training with --resume.")
+    return checkpoints[-1]
 
 
-def run_of(folder: Path) -> Path | None:
-    """The run whose checkpoint is in that folder; None for an agent's folder outside any run."""
-    if folder.parent.name != "checkpoints":  # the path may be relative to a folder within the run
-        folder = folder.absolute()
-    run = folder.parent.parent
-    return run if folder.parent.name == "checkpoints" and (run / "config.yaml").is_file() else None
+def run_of(checkpoint: Path) -> Path | None:
+    """The run that a checkpoint's folder belongs to; None for an agent's folder outside any run."""
+    folder = checkpoint.absolute().parent
+    return folder.parent if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file() else None
 
 
 def plugins_of(folder: Path) -> list[str]:
-    """The plugins that the agent of a folder was made with, as its description says; empty if it cannot be read."""
+    """The plugins that the agent of a folder was made with; empty if its description cannot be read."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         return [*map(str, json.loads((folder / DESCRIPTION).read_text())["config"].get("plugins", ()))]
     return []

@@ -1,23 +1,19 @@
-"""A run folder: its configuration and metrics. Checkpoints are in checkpoint.py."""
+"""A run folder: its configuration and its metrics. Checkpoints are in checkpoint.py."""
 
 import contextlib
 import json
-import os
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard import SummaryWriter
 
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.dataset import full_name
 from decision_rnn.training.run_files import config_file
+from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.errors import EnvironmentFailure, InputError, cannot_write
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.messages import typed
@@ -27,7 +23,7 @@ MAY_CHANGE = (
     "path",
     "plugins",
     "validation",
-    *(f"training.{key}" for key in ("device", "processes", "log_every", "checkpoint_every")),
+    *(f"training.{key}" for key in ("device", "log_every", "checkpoint_every")),
 )
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""
 
@@ -46,25 +42,17 @@ def write_config(config: RunConfig, run: Path) -> None:
         raise cannot_write(run, error) from None
 
 
-def check_new_run(config: RunConfig, run: Path) -> None:
-    """InputError if the folder holds a run already; if it is another one, the message names a key that differs."""
-    if not (run / "config.yaml").exists():
-        return
-    begun = read_config(run)
-    before, now = (flatten(to_dict(replace(of, dataset=full_name(of.dataset)))) for of in (begun, config))
-    for key, value in now.items():
-        if value != before.get(key) and key not in MAY_CHANGE and not key.startswith("evaluation."):
-            raise InputError(
-                f"{run} already holds a run with {key} {before.get(key)!r}, not {value!r}: choose another --output, "
-                f"such as {typed(f'{run}-2')}"
-            )
-    raise InputError(
-        f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another --output"
-    )
+def check_new_run(run: Path) -> None:
+    """InputError if the folder holds a run already."""
+    if (run / "config.yaml").exists():
+        raise InputError(
+            f"{run} already holds a run. Resume it with --resume (resume=True in Python), or choose another --output, "
+            f"such as {typed(f'{run}-2')}."
+        )
 
 
 def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
-    """The configuration with which a run is resumed: as asked for, with the dataset's name as the run has it.
+    """The configuration with which a run is resumed: that asked for, with the dataset's name as the run has it.
 
     How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
     with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
@@ -78,63 +66,62 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     Raises:
         InputError: If anything else differs.
     """
-    begun = read_config(run)
-    if full_name(config.dataset) == full_name(begun.dataset):
-        config = replace(config, dataset=begun.dataset)
-    # A default that depends on the steps stays as it was when the run began.
-    same_warmup = config.training.warmup_steps is None or config.training.warmup == begun.training.warmup
-    may_change = MAY_CHANGE + ("training.warmup_steps",) * same_warmup
-    before, now = flatten(to_dict(begun)), flatten(to_dict(config))
+    started = read_config(run)
+    if full_name(config.dataset) == full_name(started.dataset):
+        config = replace(config, dataset=started.dataset)
+    if config.training.warmup_steps is None:
+        # The default depends on the number of steps, which may grow.
+        same_steps = config.training.steps == started.training.steps
+        warmup = started.training.warmup_steps if same_steps else started.training.warmup
+        config = replace(config, training=replace(config.training, warmup_steps=warmup))
+    before, now = flatten(to_dict(started)), flatten(to_dict(config))
+    before["training.warmup_steps"], now["training.warmup_steps"] = started.training.warmup, config.training.warmup
     for key, value in now.items():
-        if key in may_change or key.startswith("evaluation.") or value == before.get(key):
+        if key in MAY_CHANGE or key.startswith("evaluation.") or value == before.get(key):
             continue
         offer = f"resume it with {typed('--config', run / 'config.yaml')}, or use another --output"
         if key == "training.steps" and value > before[key]:
-            if begun.training.schedule == "constant":
+            if started.training.schedule == "constant":
                 continue
             offer = (
-                f"its learning rate falls to zero there; start from its weights in another run, "
-                f"{typed('--init_from', run)}, or train with training.schedule constant, with which a run takes more "
-                "steps"
+                "its learning rate falls to zero there. Start another run from its weights, "
+                f"{typed('--init_from', run)}, or train with training.schedule constant"
             )
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
-    if config.training.warmup == begun.training.warmup:
-        return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
-    return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup))
+    return config
 
 
 class MetricsLog:
-    """The run's metrics, as lines of JSON and as TensorBoard events.
+    """The run's metrics, as lines of JSON and as TensorBoard events; only the first process writes them.
 
     Raises EnvironmentFailure if they cannot be written, for example on a full disk.
     """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
-        self.events = _events_file(run)
-        with self._writing():
-            # A killed run may have logged steps after its last checkpoint, or an incomplete line.
-            resumed = self.path.exists()
-            kept = [line for line in read_metrics(run) if line["step"] <= step] if resumed else []
-            write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-            _write_event(self.events, file_version="brain.Event:2")
-            if resumed:  # TensorBoard then forgets what a killed process logged after its last checkpoint
-                _write_event(self.events, step=step + 1, session_log=SessionLog(status=SessionLog.START))
-        self.begun = time.perf_counter() - seconds
+        self.events: SummaryWriter | None = None
+        if rank() == 0:
+            with self._writing():
+                # A killed run may have logged steps after its last checkpoint, or an incomplete line.
+                resumed = self.path.exists()
+                lines = [line for line in read_metrics(run) if line["step"] <= step] if resumed else []
+                write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+                self.events = SummaryWriter(str(run), purge_step=step + 1 if resumed else None)
+        self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
 
     def elapsed(self) -> float:
         """Seconds of training, including those before a resumption."""
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self.start
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Exclude the time spent inside the block from the training time."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.begun += time.perf_counter() - begun
+            self.start += time.perf_counter() - start
 
     def write(self, step: int, **metrics: float) -> dict[str, float]:
         """Write the metrics of a step, adding the steps per second since the last line; returns the line's values."""
@@ -142,18 +129,25 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        with self._writing():
-            with self.path.open("a") as lines:
+        if rank() == 0:
+            with self._writing(), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
-            summary = _summary({f"training/{name}": value for name, value in metrics.items()})
-            _write_event(self.events, step=step, summary=summary)
+            self.write_scores(step, {f"training/{name}": value for name, value in metrics.items()})
         return line
 
     def write_scores(self, step: int, scores: Mapping[str, float] | None) -> None:
-        """Write scores of a checkpoint, by tag, if there are any, as TensorBoard events: the results have them too."""
-        if scores:
+        """Write scalars by tag, if there are any, as TensorBoard events."""
+        if self.events is not None:
             with self._writing():
-                _write_event(self.events, step=step, summary=_summary(scores))
+                for tag, value in (scores or {}).items():
+                    self.events.add_scalar(tag, value, step)
+                self.events.flush()
+
+    def close(self) -> None:
+        """Close the file of events."""
+        if self.events is not None:
+            with self._writing():
+                self.events.close()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -161,35 +155,19 @@ class MetricsLog:
             yield
         except OSError as error:
             raise EnvironmentFailure(
-                f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
-                "make room and resume the run (`train` with --resume; `compare` does so itself)"
+                f"cannot write the metrics into {self.path.parent}: {error.strerror}. Its checkpoints are intact: make "
+                "room and resume the run."
             ) from None
 
 
 def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
     """Write scores of a trained run, by tag, as TensorBoard events, after those of its training."""
-    files = sorted(run.glob("events.out.tfevents.*"))
-    events = files[-1] if files else _events_file(run)
     try:
-        if not files:
-            _write_event(events, file_version="brain.Event:2")
-        _write_event(events, step=step, summary=_summary(scores))
+        with SummaryWriter(str(run)) as events:
+            for tag, value in scores.items():
+                events.add_scalar(tag, value, step)
     except OSError as error:
         raise cannot_write(run, error) from None
-
-
-def _events_file(run: Path) -> Path:
-    return run / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
-
-
-def _summary(scalars: Mapping[str, float]) -> Summary:
-    return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()])
-
-
-def _write_event(path: Path, **content: Any) -> None:
-    # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
-    with path.open("ab") as events:
-        RecordWriter(events).write(Event(wall_time=time.time(), **content).SerializeToString())
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:
@@ -201,11 +179,11 @@ def read_metrics(run: Path) -> list[dict[str, float]]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}: is it a run?") from None
+        raise InputError(f"cannot read {path}: {error.strerror}. Is it a run?") from None
     metrics = []
     for line in lines:
         with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict) and "step" in found:
-                metrics.append(found)
+            values = json.loads(line)
+            if isinstance(values, dict) and "step" in values:
+                metrics.append(values)
     return metrics

@@ -1,15 +1,18 @@
 """The loss on episodes that are not trained on."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import gymnasium
 import torch
+from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.slices import goals_of, select_episodes, slices_of
+from decision_rnn.training.prepare import make_stream, select_episodes
+from decision_rnn.training.trainer import autocast
 from decision_rnn.utils.errors import InputError
 
 BATCHES = 10
@@ -17,8 +20,9 @@ BATCHES = 10
 
 
 class Validation:
-    """The mean loss of an agent, and its objective's metrics, over batches of the dataset that `validation` names,
-    drawn as in training: the same segments, goals and noise at every call and in runs of every seed.
+    """The mean loss of an agent, and its objective's metrics, over batches of the dataset that `validation` names, in
+    the precision of training, drawn as in training: the same segments, goals and noise at every call and in runs of
+    every seed.
 
     Args:
         config: The configuration of a run that names one.
@@ -35,26 +39,26 @@ class Validation:
     ) -> None:
         assert config.validation is not None
         held_out = open_dataset(config.validation, partial=config.partial).store
-        for what in ("observation_dim", "action_dim"):
-            found, expected = (getattr(of, what) for of in (held_out, store))
-            if found != expected:
+        for size in ("observation_dim", "action_dim"):
+            if getattr(held_out, size) != getattr(store, size):
                 raise InputError(
-                    f"validation {config.validation} has {what.replace('_dim', 's')} of {found} numbers, and "
-                    f"{config.dataset} of {expected}: name a dataset of the same task"
+                    f"validation {config.validation} has {size} {getattr(held_out, size)}, and {config.dataset} "
+                    f"{getattr(store, size)}. Name a dataset of the same task."
                 )
+        self.config, self.device = config, device
         self.store = select_episodes(replace(config, dataset=config.validation), held_out)
-        self.stream = slices_of(config, self.store, goals_of(config, observations), 0, device)
-        self.beginning = self.stream.state_dict()
-        self.carries_state = self.stream.tbptt_segments > 1
+        self.stream = make_stream(config, self.store, observations, 0, device)
+        self.start = self.stream.state_dict()
 
     def __call__(self, agent: DecisionAgent) -> dict[str, float]:
         """The means, by name, of an agent in evaluation mode; uses up random numbers."""
-        self.stream.load_state_dict(self.beginning)
+        self.stream.load_state_dict(self.start)
         torch.manual_seed(0)
-        state, found = None, []
-        with torch.inference_mode():
+        state, values = None, defaultdict[str, list[Tensor]](list)
+        with torch.inference_mode(), autocast(self.config.training, self.device):
             for _ in range(BATCHES):
                 output = agent(self.stream.sample(), state)
-                state = output.state if self.carries_state else None
-                found.append({"loss": output.loss, **output.metrics})
-        return {f"validation_{name}": torch.stack([of[name] for of in found]).mean().item() for name in found[0]}
+                state = output.state if self.config.tbptt_segments > 1 else None
+                for name, value in {"loss": output.loss, **output.metrics}.items():
+                    values[name].append(value)
+        return {f"validation_{name}": torch.stack(entries).mean().item() for name, entries in values.items()}

@@ -31,10 +31,6 @@ JOBS = "DECISION_RNN_JOBS"
 """The environment variable of `jobs_at_a_time`."""
 LIFELINE = "DECISION_RNN_LIFELINE"
 """The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
-GROUP = "DECISION_RNN_GROUP"
-"""The environment variable with the file by which the processes that train one model find each other."""
-TORCHRUN = "TORCHELASTIC_RUN_ID"
-"""The environment variable of processes that `torchrun` starts."""
 REPORT_SECONDS = 0.1
 """Seconds between looks at the workers' reports of progress."""
 PROGRAM = (sys.executable, "-m", "decision_rnn")
@@ -57,11 +53,6 @@ def jobs_at_a_time() -> int | None:
     """The number of runs that `compare` trains at the same time as this one, including it; None for other runs."""
     jobs = os.environ.get(JOBS, "")
     return int(jobs) if jobs.isdigit() else None
-
-
-def follows() -> bool:
-    """Whether this process is to follow another one in training, see training/ranks.py."""
-    return (GROUP in os.environ or TORCHRUN in os.environ) and os.environ["RANK"] != "0"
 
 
 def thread_limits(threads: int) -> dict[str, str]:

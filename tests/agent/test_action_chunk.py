@@ -14,7 +14,7 @@ from decision_rnn.agent import ActionChunkConfig, MSEConfig, ObjectiveConfig, ag
 from decision_rnn.backbones import registered
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.training.loop import train
+from decision_rnn.training.train import train
 
 CHUNK = 3
 
@@ -87,7 +87,7 @@ def test_chunk_is_not_played_by_a_window(small_store: EpisodeStore, tmp_path: Pa
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "2", "--evaluation.inference", "window"]
     config, _ = parse_run("test", [*words, "--objective", "action_chunk"])
     with pytest.raises(InputError, match=r"ActionChunk.*evaluation\.inference"):
-        train(config, tmp_path / "run")
+        train(config, output=tmp_path / "run")
 
 
 def test_chunk_needs_a_box_and_an_action() -> None:

@@ -18,7 +18,7 @@ from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
-from decision_rnn.training.loop import train
+from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 
 SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask", "velocity"]
@@ -94,7 +94,7 @@ def test_observation_index_may_select_any_entries() -> None:
 @pytest.mark.parametrize("state", ["recurrent", "window"])
 def test_train_and_evaluate_with_velocity_mask(small_store: EpisodeStore, tmp_path: Path, state: str) -> None:
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
-    trained = train(config, tmp_path / "run")
+    trained = train(config, output=tmp_path / "run").agent
     assert trained.agent.embeddings["observation"].in_features == 5
     np.testing.assert_allclose(trained.agent.encoder.mean, small_store.observation_mean[:5], rtol=1e-6)
     result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), inference=state, window=3))
@@ -106,7 +106,7 @@ def test_loaded_agent_with_velocity_mask_acts_on_full_observations(small_store: 
     """As in the Python example of docs/runs.md."""
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     run = tmp_path / "run"
-    trained = train(config, run)
+    trained = train(config, output=run).agent
     observation = torch.from_numpy(gymnasium.make("Hopper-v5").reset(seed=3)[0].astype(np.float32))[None]
 
     def first_action(agent: DecisionAgent) -> Tensor:

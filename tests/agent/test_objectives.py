@@ -23,8 +23,8 @@ from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training.checkpoint import last_checkpoint
-from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import read_metrics
+from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("registries")
@@ -75,7 +75,7 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     config, _ = parse_run("test", words)
     assert (config.objective.name, config.objective.delta, config.plugins) == ("huber", 0.25, (huber,))
     assert from_dict(json.loads(json.dumps(to_dict(config))), "here") == config
-    trained = train(config, tmp_path / "run")
+    trained = train(config, output=tmp_path / "run").agent
 
     batch = StepStream(small_store, 8, 4, 0).sample()
     error = np.abs(predictions(trained.agent, batch) - batch.action.double().numpy())
@@ -137,7 +137,7 @@ def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logge
     assert torch.equal(state.previous_action, action)
 
     config, _ = parse_run("test", ["hopper-medium", "--objective", "return", *SHORT])
-    train(config, tmp_path / "run")
+    train(config, output=tmp_path / "run")
     lines = read_metrics(tmp_path / "run")
     assert [line["step"] for line in lines] == [2, 4]
     assert all(line["largest_error"] ** 2 >= line["loss"] > 0 for line in lines)
@@ -160,7 +160,7 @@ def test_objective_that_breaks_a_rule_is_refused_before_training(
     register_objective(ReturnConfig)(type("Wrong", (Return,), changes))
     config, _ = parse_run("test", ["hopper-medium", "--objective", "return", *SHORT])
     with pytest.raises(InputError, match=f"objective return .*{rule}"):
-        train(config, tmp_path / "run")
+        train(config, output=tmp_path / "run")
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:

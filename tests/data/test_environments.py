@@ -24,7 +24,7 @@ from decision_rnn.data.info import format_info
 from decision_rnn.environments.environments import check_environment, make_environment
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
-from decision_rnn.training.loop import train
+from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 
 pytestmark = [
@@ -165,7 +165,7 @@ def test_train_works_without_the_environment_of_the_data_and_evaluate_raises(
 ) -> None:
     edit(absent, env_spec=json.dumps(REACH | changes))
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
-    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
+    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], output=tmp_path / "run").agent
     spec = load_agent(last_checkpoint(tmp_path / "run")).provenance
     assert spec == trained.provenance
     assert (spec.environment_id, spec.requirements) == (changes.get("id", REACH["id"]), tuple(ROBOTICS))

@@ -15,7 +15,7 @@ from run_config import parse_run
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
 from decision_rnn.data.dataset import dataset_names, open_dataset
-from decision_rnn.training.loop import train
+from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
@@ -33,7 +33,7 @@ def test_write_store_makes_an_own_dataset_that_trains(local: Path, tmp_path: Pat
     assert "local/mine" in dataset_names()
     assert open_dataset("local/mine").ready
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
-    trained = train(parse_run("test", ["local/mine", *small])[0], tmp_path / "run")
+    trained = train(parse_run("test", ["local/mine", *small])[0], output=tmp_path / "run").agent
     assert trained.provenance.fingerprint == store.fingerprint
     assert trained.step == 1
 

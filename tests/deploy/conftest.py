@@ -10,7 +10,7 @@ from decision_rnn.deploy.browser.page import Subject, write_page
 from decision_rnn.deploy.browser.runtimes import runtime_files
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.training.agents import load_subject
+from decision_rnn.evaluation.subjects import load_subject
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 

@@ -18,7 +18,7 @@ from decision_rnn.config import ObservationConfig
 from decision_rnn.deploy.browser import page, runtimes
 from decision_rnn.deploy.browser.page import Subject, server, write_page
 from decision_rnn.deploy.browser.runtimes import RUNTIMES, runtime_files
-from decision_rnn.training.agents import load_subject
+from decision_rnn.evaluation.subjects import load_subject
 from decision_rnn.training.checkpoint import TrainedAgent, write_agent
 from decision_rnn.utils.errors import InputError
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from run_config import parse_run
 
@@ -17,7 +16,6 @@ from decision_rnn.agent import DecisionAgent
 from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.backbones import BackboneConfig, register
 from decision_rnn.backbones.mlp import MLP
-from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import (
@@ -30,12 +28,8 @@ from decision_rnn.training.checkpoint import (
     write_agent,
 )
 from decision_rnn.training.prepare import prepare
-from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import read_yaml
 from decision_rnn.utils.plugins import import_plugins
-
-OLD = Path(__file__).parent / "fixtures" / "run-0.2"
 
 
 @pytest.fixture
@@ -200,38 +194,6 @@ def test_last_checkpoint_of_folder_without_run_or_checkpoint_raises(tmp_path: Pa
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(InputError, match="no checkpoint yet"):
         last_checkpoint(tmp_path)
-
-
-def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
-    """fixtures/run-0.2: four steps of a minGRU of width 8, and the actions that `act` of that version took in twelve
-    steps of two environments. Its keys, weights and results have other names."""
-    folder = last_checkpoint(OLD)
-    trained = load_agent(folder)
-    config, agent = trained.config, trained.agent
-    assert (config.condition.rtg_quantile, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
-    assert (config.training.tbptt_segments, config.training.ema_decay) == (3, 0.999)
-    assert (trained.provenance.name, trained.provenance.environment_id) == ("standin/hopper-medium", "Hopper-v5")
-    assert config == from_dict(read_yaml(OLD / "config.yaml"), "config.yaml")
-    assert from_dict(json.loads(json.dumps(to_dict(config))), "again") == config
-
-    recorded = safetensors.torch.load_file(OLD / "actions.safetensors")
-    target, observation, reward = (recorded[key] for key in ("target_return", "observation", "reward"))
-    state, acted = agent.initial_state(target), []
-    with torch.no_grad():
-        for t in range(observation.shape[1]):
-            action, state, _ = agent.act(observation[:, t], reward[:, t - 1], state)
-            acted.append(action)
-        earned = torch.cat([torch.zeros(2, 1), reward[:, :-1].cumsum(1)], dim=1)
-        previous = torch.cat([torch.zeros(2, 1, 3), recorded["action"][:, :-1]], dim=1)
-        timestep = torch.arange(observation.shape[1]).expand(2, -1)
-        asked = (target[:, None] - earned)[..., None]
-        predicted, *_ = agent.predict(asked, observation, previous, timestep, timestep == 0)
-    torch.testing.assert_close(torch.stack(acted, dim=1), recorded["action"], rtol=0, atol=1e-6)
-    torch.testing.assert_close(predicted, recorded["action"], rtol=0, atol=1e-6)
-
-    trainer = Trainer(agent, config.training)
-    trainer.load_state_dict(load_training_state(folder))
-    assert trainer.steps == 4
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Training processes that are killed again and again, at random instants, and resumed."""
 
 import itertools
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -11,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from process_tree import alive, children, wait_until
 
 from decision_rnn.training.run_files import WEIGHTS, checkpoints_of, last_checkpoint
 from decision_rnn.training.run_folder import read_metrics
@@ -27,21 +24,20 @@ Process = subprocess.Popen[str]
 
 @pytest.fixture
 def begin(small_environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts a run, or resumes it, with its followers in one process group."""
+    """Starts a run, or resumes it."""
     started: list[Process] = []
     environment = {**small_environment, "TMPDIR": str(tmp_path)}  # a killed process leaves what it has there
 
-    def start(run: Path, processes: int, *more: str) -> Process:
-        command = [sys.executable, str(SMALL_CLI), *TRAIN, "--training.processes", str(processes), *more]
-        command += ["--output", str(run)]
-        settings = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    def start(run: Path, *more: str) -> Process:
+        command = [sys.executable, str(SMALL_CLI), *TRAIN, *more, "--output", str(run)]
+        settings = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen(command, env=environment, cwd=tmp_path, **settings))
         return started[-1]
 
     yield start
     for process in started:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             process.communicate()
 
 
@@ -63,38 +59,16 @@ def wait_for_checkpoint(process: Process, run: Path, before: int) -> None:
         time.sleep(0.005)
 
 
-def kill(process: Process, victim: str) -> None:
-    """Kill a process and its followers, or only it or one of them, and wait until all have ended."""
-    others = children(process.pid)
-    if victim == "follower" and others:
-        os.kill(others[0], signal.SIGKILL)
-    elif victim == "first":
-        process.kill()
-    else:
-        os.killpg(process.pid, signal.SIGKILL)
-    _, errors = process.communicate(timeout=300)
-    if process.returncode != -signal.SIGKILL:  # a process that has lost its follower says what to do
-        assert process.returncode == 1, errors
-        assert "a process that trains with this one has died" in errors.splitlines()[-1]
-        assert "resume the run" in errors.splitlines()[-1]
-        assert "Traceback" not in errors
-    wait_until(lambda: not any(map(alive, others)), 60)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
 def test_runs_killed_at_twenty_random_instants_end_as_one_that_was_not(
-    processes: int,
     begin: Callable[..., Process],
     small_cli: Callable[..., "subprocess.CompletedProcess[str]"],
     tmp_path: Path,
 ) -> None:
-    """Kills fall on start-up and on training in turn; with followers, on all, on the first, and on a follower in turn.
-
-    A run that is trained before its last kill is compared and another one begins.
-    """
+    """Kills fall on start-up and on training in turn. A run that is trained before its last kill is compared and
+    another one begins."""
     assert small_cli("data", "make", "hopper-medium").returncode == 0
-    whole = begin(tmp_path / "whole", processes)
+    whole = begin(tmp_path / "whole")
     begun = time.monotonic()
     wait_for_checkpoint(whole, tmp_path / "whole", 0)
     starting = time.monotonic() - begun
@@ -103,8 +77,7 @@ def test_runs_killed_at_twenty_random_instants_end_as_one_that_was_not(
     assert whole.returncode == 0, errors
     expected = content(tmp_path / "whole")
 
-    generator = random.Random(processes)
-    victims = itertools.cycle(["all", "first", "follower"] if processes > 1 else ["all"])
+    generator = random.Random(1)
     kills, lives = 0, 0
     for number in itertools.count():
         run = tmp_path / f"killed-{number}"
@@ -112,7 +85,7 @@ def test_runs_killed_at_twenty_random_instants_end_as_one_that_was_not(
         while not trained:
             resume = ("--resume",) * (run / "config.yaml").exists()
             before, phase = progress(run), lives % 2
-            process, lives = begin(run, processes, *resume), lives + 1
+            process, lives = begin(run, *resume), lives + 1
             delay = generator.uniform(0, training / 5 if phase else starting)
             try:
                 if phase:
@@ -121,7 +94,8 @@ def test_runs_killed_at_twenty_random_instants_end_as_one_that_was_not(
                 assert process.returncode == 0, errors
                 trained = True
             except subprocess.TimeoutExpired:
-                kill(process, next(victims))
+                process.kill()
+                process.communicate()
                 kills += 1
         assert content(run) == expected
         if kills == KILLS:

@@ -13,11 +13,10 @@ import torch
 from run_config import parse_run
 
 from decision_rnn.config import RunConfig
-from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
-from decision_rnn.training.loop import train
+from decision_rnn.training.train import train
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.errors import InputError
 
@@ -46,7 +45,7 @@ def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
         return step(trainer, batch)
 
     monkeypatch.setattr(Trainer, "step", recorded)
-    trained = train(configure("--top_fraction", "0.2", *options), tmp_path / "run")
+    trained = train(configure("--top_fraction", "0.2", *options), output=tmp_path / "run").agent
     seen = {row.numpy().tobytes() for batch in batches for row in batch.observation.flatten(0, 1)}
     assert len(batches) == 8
     assert seen <= allowed
@@ -55,7 +54,7 @@ def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
     mean = rows.mean(0, dtype=np.float64)
     np.testing.assert_allclose(trained.agent.encoder.mean, mean if index is None else mean[index], rtol=1e-5)
 
-    whole = train(configure(), tmp_path / "whole").provenance
+    whole = train(configure(), output=tmp_path / "whole").agent.provenance
     assert trained.provenance == load_agent(last_checkpoint(tmp_path / "run")).provenance == whole
     assert whole.fingerprint == small_store.fingerprint
     assert (whole.return_min, whole.return_max) == (
@@ -64,30 +63,12 @@ def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
     )
 
 
-def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
-    small_store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = []
-
-    def on_data(provenance: DatasetSpec, seen: EpisodeStore) -> None:
-        assert "parameters" in capsys.readouterr().out
-        assert not (tmp_path / "run" / "checkpoints").exists()
-        told.append((provenance.return_min, provenance.return_max, seen.episode_returns))
-
-    train(configure("--top_fraction", "0.2"), tmp_path / "run", on_data=on_data)
-    ((low, high, returns),) = told
-    assert (low, high) == (small_store.episode_returns.min(), small_store.episode_returns.max())
-    assert returns.tolist() == small_store.episode_returns[best_by_hand(small_store, 6)].tolist()
-    assert high in returns  # bit for bit: one episode has the best return of the data
-
-
 def test_top_fraction_with_fewer_steps_than_context_raises_without_run_folder(
     small_store: EpisodeStore, tmp_path: Path
 ) -> None:
     config = configure("--top_fraction", "0.01", "--training.context", "100")
-    said = r"top_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
-    with pytest.raises(InputError, match=said):
-        train(config, tmp_path / "run")
+    with pytest.raises(InputError, match=r"hopper-medium.*top_fraction 0\.01.*training\.context 100"):
+        train(config, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,22 +1,16 @@
 """`Trainer`: training steps of any module that returns its loss and a state."""
 
-from pathlib import Path
+import copy
+import math
 
 import pytest
 import torch
-from run_config import parse_run
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
-from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.prepare import prepare
+from decision_rnn.config import TrainingConfig
 from decision_rnn.training.trainer import Trainer
-
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Detected call of .lr_scheduler.step"
-)  # because tests replace the optimizer
 
 
 class Line(nn.Module):
@@ -57,7 +51,7 @@ def test_trainer_trains_any_module_that_returns_its_loss() -> None:
 
 def test_trainer_carries_the_state_without_gradient() -> None:
     model = Line()
-    trainer = Trainer(model, settings(tbptt_segments=2))
+    trainer = Trainer(model, settings(), carry_state=True)
     for _ in range(3):
         trainer.step(data())
     assert model.states[0] is None
@@ -70,7 +64,7 @@ def test_gradient_clip_limits_the_norm_unless_zero_and_the_norm_before_it_is_ret
     """With SGD, because the length of Adam's first step does not depend on the gradient's scale."""
     model = Line()
     trainer = Trainer(model, settings(gradient_clip=clip))
-    trainer.optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, fused=True)]
+    trainer.optimizers = [torch.optim.SGD([{"params": [*model.parameters()], "initial_lr": 0.1}], lr=0.1)]
     x, y = data()
     gradient = -2 * (x * y).mean().item()
     output = trainer.step((x, y))
@@ -122,37 +116,50 @@ def test_ema_copies_the_buffers_of_the_trained_module() -> None:
     assert trainer.result.w.item() != trainer.model.w.item()
 
 
-def configure(*arguments: str) -> RunConfig:
-    small = ["--backbone.width", "16", "--training.context", "8", "--training.batch_size", "4"]
-    return parse_run("test", ["hopper-medium", *small, *arguments])[0]
+class Memory(nn.Module):
+    """Its state is the last input of each row, which its loss reads unless the row is reset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(1))
+        self.remembered: list[list[float]] = []
+
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> TrainingOutput:
+        x, reset = batch
+        before = torch.zeros(len(x)) if state is None else state[0]
+        before = torch.where(reset, torch.zeros(()), before)
+        self.remembered.append(before.tolist())
+        return TrainingOutput((self.w * (x + before)).square().mean(), {}, (x,))
 
 
-def test_trainer_with_distributed_data_parallel_takes_the_same_steps(store: EpisodeStore, tmp_path: Path) -> None:
-    """With one process, its steps are those of the bare agent."""
-    agent, trainer, stream = prepare(configure(), store, 100.0)
-    twin, _, _ = prepare(configure(), store, 100.0)
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)
-    try:
-        wrapped = Trainer(nn.parallel.DistributedDataParallel(twin), configure().training)
-        for _ in range(3):
-            batch = stream.sample()
-            assert trainer.step(batch)[0] == wrapped.step(batch)[0]
-    finally:
-        distributed.destroy_process_group()
-    for one, other in zip(agent.parameters(), twin.parameters(), strict=True):
-        assert torch.equal(one, other)
+def test_rows_that_restarted_in_a_skipped_step_keep_no_state() -> None:
+    """The second row restarts in the batch that is skipped: its state from before belongs to another episode."""
+    model = Memory()
+    trainer = Trainer(model, settings(), carry_state=True)
+    nowhere, second = torch.tensor([False, False]), torch.tensor([False, True])
+    trainer.step((torch.tensor([1.0, 2.0]), nowhere))
+    weight = model.w.item()
+    skipped = trainer.step((torch.tensor([3.0, math.nan]), second))
+    assert skipped.skipped
+    assert math.isnan(skipped.loss)
+    assert model.w.item() == weight
+    trainer.step((torch.tensor([5.0, 6.0]), nowhere))
+    assert model.remembered == [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("name", ["mlp", "mingru", "lru", "transformer"])
-def test_autograd_copies_nothing_for_values_written_into_a_view(name: str, store: EpisodeStore) -> None:
-    """As for an in-place ReLU after a linear layer, whose output of three dimensions is a view: its backward pass fills
-    and copies five more tensors of full size."""
-    agent, _, stream = prepare(configure("--backbone", name), store, 100.0)
-    nodes, waiting = set(), [agent(stream.sample()).loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in nodes:
-            nodes.add(node)
-            waiting += [following for following, _ in node.next_functions]
-    assert len(nodes) > 50
-    assert not [node for node in nodes if "CopySlices" in node.name()]
+@pytest.mark.parametrize("fault", ["loss", "gradient"])
+def test_skipped_step_changes_neither_weights_nor_average_nor_optimizer(fault: str) -> None:
+    model = Line()
+    trainer = Trainer(model, settings(ema_decay=0.9, learning_rate=0.1))
+    trainer.step(data())
+    (optimizer,) = trainer.optimizers
+    before = copy.deepcopy((model.state_dict(), trainer.result.state_dict(), optimizer.state_dict()["state"]))
+    x, y = data()
+    hook = model.w.register_hook(lambda gradient: gradient * (math.nan if fault == "gradient" else 1))
+    trainer.step((x, y * (math.nan if fault == "loss" else 1)))
+    hook.remove()
+    after = model.state_dict(), trainer.result.state_dict(), optimizer.state_dict()["state"]
+    assert str(after) == str(before)
+    assert (trainer.steps, trainer.skipped_in_a_row) == (2, 1)
+    assert not trainer.step(data()).skipped
+    assert trainer.skipped_in_a_row == 0

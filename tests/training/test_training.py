@@ -13,19 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from decision_rnn.data.catalog import Dataset
 from run_config import parse_run
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from decision_rnn.agent import ObjectiveConfig, objectives
-from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
-from decision_rnn.training.loop import train
 from decision_rnn.training.optimizer import learning_rate_factor
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run
 from decision_rnn.training.run_folder import read_metrics
+from decision_rnn.training.train import train
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.utils.errors import InputError
 
@@ -54,19 +55,19 @@ def test_learning_rate_warms_up_then_falls_along_a_cosine() -> None:
 @pytest.mark.parametrize(("steps", "warmup"), [(10_000, 500), (2_000, 500), (300, 75), (1, 0)])
 def test_warmup_steps_default_to_a_quarter_of_the_run_and_at_most_500(steps: int, warmup: int) -> None:
     settings = TrainingConfig(steps=steps)
-    assert settings.warmup_steps == warmup
+    assert settings.warmup == warmup
     assert max(map(learning_rate_factor(settings), range(steps))) == pytest.approx(1)
 
 
 def test_metrics_have_the_learning_rate_of_their_step(tmp_path: Path) -> None:
     steps = ["--training.steps", "4", "--training.warmup_steps", "2"]
-    train(configure("--training.log_every", "1", *steps), tmp_path / "run")
+    train(configure("--training.log_every", "1", *steps), output=tmp_path / "run")
     logged = [line["learning_rate"] for line in read_metrics(tmp_path / "run")]
     assert logged == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4])  # two steps of warm-up, then a cosine to zero after two
 
 
 def test_warmup_steps_longer_than_the_run_raise() -> None:
-    with pytest.raises(InputError, match=r"warmup_steps 11 is more than training\.steps 10: .*leave it out"):
+    with pytest.raises(InputError, match=r"warmup_steps 11.*training\.steps 10"):
         configure("--training.warmup_steps", "11")
     assert configure("--training.warmup_steps", "10").training.warmup_steps == 10
 
@@ -120,7 +121,7 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
 )
 def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     config = configure(*options, "--backbone.dropout", "0.2")
-    train(config, tmp_path / "whole")
+    train(config, output=tmp_path / "whole")
 
     class StopError(Exception):
         pass
@@ -136,10 +137,10 @@ def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkey
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", stop_after_seven)
         with pytest.raises(StopError):
-            train(config, tmp_path / "broken")
+            train(config, output=tmp_path / "broken")
     assert last_checkpoint(tmp_path / "broken").name == "4"
     torch.manual_seed(999)
-    train(config, tmp_path / "broken", resume=True)
+    train(config, output=tmp_path / "broken", resume=True)
     assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
     lines = [json.loads(line) for line in (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [2, 4, 6, 8, 10]
@@ -150,88 +151,85 @@ def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkey
 def test_resumed_run_logs_the_same_losses_if_its_checkpoint_fell_between_metrics_lines(tmp_path: Path) -> None:
     """The last line, of step 10, is the mean of the losses of steps 9 and 10, and the run resumes from step 9."""
     config, run = configure("--training.checkpoint_every", "3", "--training.log_every", "4"), tmp_path / "run"
-    train(config, run)
+    train(config, output=run)
     before, whole = weights(run), Run(run).metrics
     assert whole["step"].tolist() == [4, 8, 10]
     shutil.rmtree(run / "checkpoints" / "10")
-    train(config, run, resume=True)
+    train(config, output=run, resume=True)
     assert weights(run) == before
     assert Run(run).metrics["loss"].tolist() == whole["loss"].tolist()
 
 
 def test_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
     for name, seed in [("a", "0"), ("b", "0"), ("c", "1")]:
-        train(configure("--seed", seed), tmp_path / name)
+        train(configure("--seed", seed), output=tmp_path / name)
     assert weights(tmp_path / "a") == weights(tmp_path / "b") != weights(tmp_path / "c")
 
 
 def test_train_never_overwrites_a_run_and_resume_rejects_changed_training_options(tmp_path: Path) -> None:
-    train(configure(), tmp_path / "run")
+    train(configure(), output=tmp_path / "run")
     before = weights(tmp_path / "run")
-    with pytest.raises(InputError, match=r"already holds a run.*--resume"):
-        train(configure(), tmp_path / "run")
-    with pytest.raises(
-        InputError, match=r"holds a run with training\.batch_size 128, not 7: .* --output, such as .*run-2"
-    ):
-        train(configure("--training.batch_size", "7"), tmp_path / "run")
-    with pytest.raises(InputError, match=r"training\.learning_rate 0\.001, not 0\.1"):
-        train(configure("--training.learning_rate", "0.1"), tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match=r"already holds a run.*--resume.*run-2"):
+        train(configure(), output=tmp_path / "run")
+    with pytest.raises(InputError, match=r"training\.learning_rate None, not 0\.1"):
+        train(configure("--training.learning_rate", "0.1"), output=tmp_path / "run", resume=True)
     with pytest.raises(InputError, match="is not a run folder"):
-        train(configure(), tmp_path / "nowhere", resume=True)
+        train(configure(), output=tmp_path / "nowhere", resume=True)
     assert weights(tmp_path / "run") == before
-    train(configure("--evaluation.episodes", "3"), tmp_path / "run", resume=True)  # evaluation options may change
+    # Evaluation options may change.
+    train(configure("--evaluation.episodes", "3"), output=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
 
 
 def test_resumed_run_may_log_and_save_differently_and_take_more_steps_at_a_constant_rate(tmp_path: Path) -> None:
     constant = ["--training.schedule", "constant"]
-    train(configure(*constant), tmp_path / "run")
+    train(configure(*constant), output=tmp_path / "run")
     others = ["--training.device", "cpu", "--training.log_every", "3", "--training.checkpoint_every", "7"]
-    train(configure(*constant, *others, "--training.steps", "16"), tmp_path / "run", resume=True)
+    train(configure(*constant, *others, "--training.steps", "16"), output=tmp_path / "run", resume=True)
     whole = configure(*constant, "--training.steps", "16", "--training.warmup_steps", "2")  # the default of 10 steps
-    train(whole, tmp_path / "whole")
+    train(whole, output=tmp_path / "whole")
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
     assert Run(tmp_path / "run").config.training.steps == 16
     with pytest.raises(InputError, match=r"training\.steps 16, not 10"):
-        train(configure(*constant), tmp_path / "run", resume=True)
-    train(configure(), tmp_path / "cosine")
+        train(configure(*constant), output=tmp_path / "run", resume=True)
+    train(configure(), output=tmp_path / "cosine")
     sentence = r"training\.steps 10, not 16: its learning rate falls to zero there.*--init_from .*constant"
     with pytest.raises(InputError, match=sentence):
-        train(configure("--training.steps", "16"), tmp_path / "cosine", resume=True)
+        train(configure("--training.steps", "16"), output=tmp_path / "cosine", resume=True)
 
 
 def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Path) -> None:
     """The command that started it now means another recurrent_rate; the error says what to type instead."""
-    train(configure("--training.recurrent_rate", "0.5"), tmp_path / "run")
+    train(configure("--training.recurrent_rate", "0.5"), output=tmp_path / "run")
     before = weights(tmp_path / "run")
     config = tmp_path / "run" / "config.yaml"
     with pytest.raises(InputError, match=r"recurrent_rate 0\.5, not None: resume it with --config ") as error:
-        train(configure(), tmp_path / "run", resume=True)
+        train(configure(), output=tmp_path / "run", resume=True)
     assert f"--config {config}" in str(error.value)
-    train(parse_run("train", ["--config", str(config)])[0], tmp_path / "run", resume=True)
+    train(parse_run("train", ["--config", str(config)])[0], output=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
 
 
 def test_suggested_words_of_a_run_folder_with_spaces_are_quoted_as_a_shell_needs_them(tmp_path: Path) -> None:
     run = tmp_path / "my run"
     with pytest.raises(KeyboardInterrupt) as stopped:
-        train(configure(), run, on_checkpoint=lambda trained: signal.raise_signal(signal.SIGINT))
+        train(configure(), output=run, callback=lambda *_: signal.raise_signal(signal.SIGINT))
     command = ["decision-rnn", "train", "--output", str(run), "--resume"]
     assert shlex.split(str(stopped.value).split("`")[1]) == command
     for options, resume, words in (
-        (["--training.batch_size", "7"], False, [f"{run}-2"]),
+        ([], False, [f"{run}-2"]),
         (["--training.batch_size", "7"], True, ["--config", str(run / "config.yaml")]),
         (["--training.steps", "16"], True, ["--init_from", str(run)]),
     ):
         with pytest.raises(InputError) as refused:
-            train(configure(*options), run, resume=resume)
+            train(configure(*options), output=run, resume=resume)
         assert shlex.join(words) in str(refused.value)
 
 
 def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:
     """So a run with averaging also holds, in its training state, the weights that it would end with without."""
-    train(configure("--training.ema_decay", "0.9"), tmp_path / "averaged")
-    train(configure("--training.ema_decay", "0"), tmp_path / "last")
+    train(configure("--training.ema_decay", "0.9"), output=tmp_path / "averaged")
+    train(configure("--training.ema_decay", "0"), output=tmp_path / "last")
     kept = load_training_state(last_checkpoint(tmp_path / "averaged"))["model"]
     last = load_agent(last_checkpoint(tmp_path / "last")).agent.state_dict()
     average = load_agent(last_checkpoint(tmp_path / "averaged")).agent.state_dict()
@@ -240,11 +238,11 @@ def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:
 
 
 def test_resume_with_changed_dataset_contents_raises(tmp_path: Path, store: EpisodeStore) -> None:
-    train(configure(), tmp_path / "run")
+    train(configure(), output=tmp_path / "run")
     path = last_checkpoint(tmp_path / "run") / "config.json"
     path.write_text(path.read_text().replace(store.fingerprint, "0" * 64))
-    with pytest.raises(InputError, match=r"other contents .* can be evaluated, but not .* --init_from .*/run "):
-        train(configure(), tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match=r"other contents .* --init_from .*/run, "):
+        train(configure(), output=tmp_path / "run", resume=True)
 
 
 def break_steps(monkeypatch: pytest.MonkeyPatch, broken: str, steps: Collection[int]) -> None:
@@ -274,11 +272,11 @@ def test_skipped_steps_change_nothing_and_are_counted(
 ) -> None:
     """Step 3, after which the run goes on, and the last two, after which the weights are those of step 8."""
     break_steps(monkeypatch, broken, (3, 9, 10))
-    train(configure("--training.log_every", "5", "--training.ema_decay", "0"), tmp_path / "run")
+    train(configure("--training.log_every", "5", "--training.ema_decay", "0"), output=tmp_path / "run")
     eighth, tenth = (load_agent(tmp_path / "run/checkpoints" / step).agent.state_dict() for step in ("8", "10"))
     assert {name: weight.tolist() for name, weight in eighth.items()} == {name: w.tolist() for name, w in tenth.items()}
     assert all(weight.isfinite().all() for weight in tenth.values())
-    assert "warning: 2 steps of 5 up to step 10 changed nothing" in capsys.readouterr().err
+    assert "skipped 2 of the last 5 updates" in capsys.readouterr().err
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert [line["skipped"] for line in lines] == pytest.approx([1 / 5, 2 / 5])
     assert all(math.isfinite(line["loss"]) for line in lines)
@@ -287,9 +285,9 @@ def test_skipped_steps_change_nothing_and_are_counted(
 @pytest.mark.parametrize(
     ("broken", "what"),
     [
-        ("loss", "of the last 10 steps no loss or gradient is finite at step 16"),
-        ("gradient", "of the last 10 steps no loss or gradient is finite at step 16"),
-        ("weights", "the weights are not finite at step 8"),
+        ("loss", "last 10 updates .* at step 16"),
+        ("gradient", "last 10 updates .* at step 16"),
+        ("weights", "weights .* at step 8"),
     ],
 )
 def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
@@ -299,8 +297,8 @@ def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
     break_steps(monkeypatch, broken, range(7, 31))
     run, rare = tmp_path / "run", ["--training.log_every", "30", "--training.checkpoint_every", "2"]
     intact = "6" if broken == "weights" else "14"
-    with pytest.raises(InputError, match=rf"{what} of .*; the checkpoint of step {intact} is intact$"):
-        train(configure(*rare, "--training.steps", "30"), run)
+    with pytest.raises(InputError, match=rf"{what} of .*step {intact} is intact"):
+        train(configure(*rare, "--training.steps", "30"), output=run)
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert intact in kept
     for name in kept:
@@ -332,16 +330,16 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
     monkeypatch.setattr(Dataset, "open", lambda dataset: unknown)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=sentence):
-        train(configure(*options), tmp_path / "run")
+        train(configure(*options), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    train(configure(), tmp_path / "run")
+    train(configure(), output=tmp_path / "run")
 
 
-def test_on_checkpoint_callback_affects_neither_training_nor_its_time(tmp_path: Path) -> None:
-    config, seen = configure("--backbone.dropout", "0.2"), []
+def test_callback_affects_neither_training_nor_its_time(tmp_path: Path) -> None:
+    config, steps = configure("--backbone.dropout", "0.2"), []
 
-    def meddle(trained: TrainedAgent) -> None:
-        seen.append((trained.step, trained.agent.training))
+    def meddle(step: int, metrics: dict[str, float], trained: TrainedAgent) -> None:
+        steps.append((step, trained.agent.training))
         time.sleep(0.2)
         torch.rand(3)
         trained.agent.train()
@@ -349,35 +347,51 @@ def test_on_checkpoint_callback_affects_neither_training_nor_its_time(tmp_path: 
             for parameter in trained.agent.parameters():
                 parameter.zero_()
 
-    train(config, tmp_path / "alone")
-    begun = time.perf_counter()
-    trained = train(config, tmp_path / "watched", on_checkpoint=meddle)
-    elapsed = time.perf_counter() - begun
-    assert seen == [(4, False), (8, False), (10, False)]
+    train(config, output=tmp_path / "alone")
+    start = time.perf_counter()
+    trained = train(config, output=tmp_path / "watched", callback=meddle).agent
+    elapsed = time.perf_counter() - start
+    assert steps == [(step, False) for step in (2, 4, 6, 8, 10)]
     assert weights(tmp_path / "watched") == weights(tmp_path / "alone")
     lines = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("alone", "watched")]
     assert [json.loads(line)["loss"] for line in lines[1]] == [json.loads(line)["loss"] for line in lines[0]]
-    assert trained.seconds < elapsed - 3 * 0.2  # the callback's time does not count as training time
+    assert trained.seconds < elapsed - 5 * 0.2  # the callback's time does not count as training time
 
 
-def test_resume_calls_on_checkpoint_for_its_starting_checkpoint(tmp_path: Path) -> None:
-    """It may have been killed between writing the checkpoint and calling `on_checkpoint`."""
-    config, run = configure(), tmp_path / "run"
-    train(config, run)
+def test_resumed_run_evaluates_its_starting_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been killed between writing the checkpoint and evaluating it."""
+    run, steps = tmp_path / "run", []
+
+    class Scores:
+        def scalars(self, kind: str) -> dict[str, float]:
+            return {f"{kind}/score": 1.0}
+
+    def evaluate(folder: Path, trained: TrainedAgent, settings: EvaluationConfig) -> Scores:
+        assert settings.episodes == 3
+        steps.append(trained.step)
+        return Scores()
+
+    monkeypatch.setattr("decision_rnn.training.train.evaluate_once", evaluate)
+    config = configure("--evaluation.checkpoint_episodes", "3")
+    train(config, output=run)
     shutil.rmtree(last_checkpoint(run))
-    checkpoints: list[int] = []
-    train(config, run, resume=True, on_checkpoint=lambda t: checkpoints.append(t.step))
-    assert checkpoints == [8, 10]
+    train(config, output=run, resume=True)
+    assert steps == [4, 8, 10, 8, 10]
+    events = EventAccumulator(str(run)).Reload().Scalars("checkpoints/score")
+    assert {event.step for event in events} == {4, 8, 10}
 
 
 def test_train_says_what_is_odd_in_its_data(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(store, "observation_std", np.where(np.arange(11) == 7, 0.0, store.observation_std))
-    monkeypatch.setattr(store, "episode_returns", np.full(store.num_episodes, 3.0))
-    train(configure("--training.steps", "1"), tmp_path / "run")
+    monkeypatch.setattr(store, "episode_returns", np.full(store.episodes, 3.0))
+    train(configure("--training.steps", "1"), output=tmp_path / "run")
     warned = capsys.readouterr().err
     assert "warning: entry 7 of the observations never changes in the data" in warned
     assert "warning: all 30 episodes have the return 3, so" in warned
-    train(configure("--training.steps", "1", "--observation.mask", "velocity", "--condition", "none"), tmp_path / "bc")
+    train(
+        configure("--training.steps", "1", "--observation.mask", "velocity", "--condition", "none"),
+        output=tmp_path / "bc",
+    )
     assert "warning" not in capsys.readouterr().err

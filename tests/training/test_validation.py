@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ import torch
 from run_config import parse_run
 
 from decision_rnn import InputError
+from decision_rnn.agent import DecisionAgent, TrainingOutput
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
-from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import read_metrics
+from decision_rnn.training.train import train
 
 HELD_OUT = "hopper-expert"
 
@@ -34,13 +36,28 @@ def configure(*arguments: str) -> RunConfig:
     return parse_run("test", ["hopper-medium", *small, "--training.steps", "6", *arguments])[0]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_validation_has_the_precision_of_training(
+    two_stores: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    forward, autocast = DecisionAgent.forward, {True: set[bool](), False: set[bool]()}
+
+    def recorded(agent: DecisionAgent, *arguments: Any) -> TrainingOutput:
+        autocast[agent.training].add(torch.is_autocast_enabled("cpu"))
+        return forward(agent, *arguments)
+
+    monkeypatch.setattr(DecisionAgent, "forward", recorded)
+    train(configure("--validation", HELD_OUT, "--training.precision", precision), output=tmp_path / "run")
+    assert autocast == {True: {precision == "bf16"}, False: {precision == "bf16"}}
+
+
 def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStore, tmp_path: Path) -> None:
     """A segment as long as the episode: all batches are this one."""
     whole = str(two_stores.steps)
     others = ["--training.context", whole, "--training.tbptt_segments", "1", "--condition.rtg_quantile", "0"]
-    config = configure("--validation", HELD_OUT, *others)
-    agent = train(config, tmp_path / "run").agent
-    episode = next(two_stores)
+    config = configure("--validation", HELD_OUT, "--training.precision", "fp32", *others)
+    agent = train(config, output=tmp_path / "run").agent.agent
+    episode = next(two_stores.read_episodes())
     steps = torch.arange(two_stores.steps)[None]
     action = torch.from_numpy(episode.actions)[None]
     to_go = torch.from_numpy(episode.rewards[::-1].cumsum()[::-1].astype(np.float32))[None, :, None]
@@ -52,7 +69,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
     expected = (scaled(predicted) - scaled(action)).square().mean().item()
     lines = read_metrics(tmp_path / "run")
     assert [line["step"] for line in lines] == [2, 4, 6]
-    assert lines[-1]["validation_loss"] == pytest.approx(expected, rel=1e-4)
+    assert lines[-1]["validation_loss"] == pytest.approx(expected, rel=1e-5)
     assert lines[-1]["validation_loss"] != lines[-1]["loss"]
 
 
@@ -64,28 +81,28 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
     ],
 )
 def test_validation_changes_no_weight_and_is_the_same_in_a_resumed_run(tmp_path: Path, others: list[str]) -> None:
-    train(configure(*others), tmp_path / "alone")
-    train(configure(*others, "--validation", HELD_OUT), tmp_path / "run")
+    train(configure(*others), output=tmp_path / "alone")
+    train(configure(*others, "--validation", HELD_OUT), output=tmp_path / "run")
     weights = [(last_checkpoint(tmp_path / run) / "weights.safetensors").read_bytes() for run in ("alone", "run")]
     assert weights[0] == weights[1]
     shutil.rmtree(last_checkpoint(tmp_path / "run"))
     whole = [line["validation_loss"] for line in read_metrics(tmp_path / "run")]
-    train(configure(*others, "--validation", HELD_OUT), tmp_path / "run", resume=True)
+    train(configure(*others, "--validation", HELD_OUT), output=tmp_path / "run", resume=True)
     assert [line["validation_loss"] for line in read_metrics(tmp_path / "run")] == whole
     assert len(set(whole)) == 3
-    train(configure(*others), tmp_path / "run", resume=True)  # it may be left out
+    train(configure(*others), output=tmp_path / "run", resume=True)  # it may be left out
 
 
 def test_validation_of_another_task_or_of_too_few_steps_is_one_sentence(
     two_stores: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = str(two_stores.steps + 1)
-    with pytest.raises(InputError, match=rf"fewer than training.context {long}: lower it"):
-        train(configure("--validation", HELD_OUT, "--training.context", long), tmp_path / "run")
+    with pytest.raises(InputError, match=rf"fewer than training.context {long}"):
+        train(configure("--validation", HELD_OUT, "--training.context", long), output=tmp_path / "run")
     monkeypatch.setattr(two_stores, "observation_dim", 4)
-    sentence = r"validation hopper-expert has observations of 4 numbers, and hopper-medium of 11: name a dataset of the"
+    sentence = r"validation hopper-expert has observation_dim 4"
     with pytest.raises(InputError, match=sentence):
-        train(configure("--validation", HELD_OUT), tmp_path / "run")
+        train(configure("--validation", HELD_OUT), output=tmp_path / "run")
     with pytest.raises(InputError, match="unknown dataset 'standin/hoper-expert'"):
-        train(configure("--validation", "hoper-expert"), tmp_path / "run")
+        train(configure("--validation", "hoper-expert"), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

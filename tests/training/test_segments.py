@@ -7,7 +7,7 @@ import pytest
 from run_config import parse_run
 
 from decision_rnn.data.store import Episode, EpisodeStore
-from decision_rnn.training.slices import describe_slices, odd_slices
+from decision_rnn.training.warnings import describe_segments, segment_warnings
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +24,20 @@ FROM_EPISODES = "--training.segment_start episode"
 @pytest.mark.parametrize(
     ("words", "described", "warned"),
     [
-        (f"{GRU} 1", "anywhere: half of the episodes have 30 steps or more.* only what it saw in the last 20", None),
+        (f"{GRU} 1", r"anywhere; training\.context \(20\) .* \(30 steps\)", None),
         (f"{GRU} 1 --training.context 30", "segments of 30 steps, each beginning anywhere$", None),
         ("--backbone mlp", "segments of 20 steps, each beginning anywhere$", None),
         (f"{GRU} 100", "going on with its state in later batches, 50 segments on average$", None),
         (
             f"{GRU} 100 --training.tbptt_segments 1",
-            "only what it saw in the last 20",
-            "state of gru outlasts a segment of 20",
+            "longer dependencies",
+            r"memory of gru is longer than training\.context \(20\)",
         ),
-        (f"{GRU} 100 --training.tbptt_segments 1 --evaluation.inference window", "in the last 20", None),
+        (f"{GRU} 100 --training.tbptt_segments 1 --evaluation.inference window", "longer dependencies", None),
         (
             f"{GRU} 1 {FROM_EPISODES}",
             "each beginning with an episode",
-            "50.0% of the steps .* the longest episode's 60",
+            r"50.0% of the steps .* training\.context to 60",
         ),
         (
             f"{GRU} 1 {FROM_EPISODES} --training.context 60",
@@ -52,8 +52,8 @@ def test_train_says_what_slices_are_and_warns_where_they_do_not_fit_the_episodes
 ) -> None:
     config = parse_run("decision-rnn train", ["toy", *words.split()])[0]
     remembers = config.backbone.name != "mlp"
-    assert re.search(described, describe_slices(config, store, remembers))
-    warnings = list(odd_slices(config, store))
+    assert re.search(described, describe_segments(config, store, remembers))
+    warnings = list(segment_warnings(config, store))
     assert len(warnings) == (warned is not None)
     if warned:
         assert re.search(warned, warnings[0])
