@@ -93,7 +93,7 @@ def export_onnx(
             raise InputError(f"the target return is {target_return}: it must be auto or finite")
     agent = copy.deepcopy(trained.agent).cpu().eval()
     description = {**describe(trained, target_return, results), "weights": weights}
-    data = _exported(agent, description)
+    data = _exported(agent, description, trained.config.condition_options.name)
     limited = trained.config.condition_options.limited
     difference = largest_difference(agent, Policy(data, str(path)), limited)
     if not difference <= (TOLERANCE if weights == "float32" else INT8_TOLERANCE):  # also rejects NaN
@@ -168,11 +168,15 @@ class _Step(nn.Module):
         return action, *_carried(self.agent, after)
 
 
-def _exported(agent: DecisionAgent, description: dict[str, Any]) -> bytes:
-    """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state."""
+def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str) -> bytes:
+    """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state.
+
+    `condition` is the condition's name.
+    """
     begin = agent.initial_state(torch.zeros(1))
     initial = _carried(agent, begin)
-    conditions = [f"condition_{i}" for i in range(len(begin.condition) - int(agent.condition.takes_target))]
+    number = len(begin.condition) - int(agent.condition.takes_target)
+    conditions = [condition] if number == 1 else [f"{condition}_{i}" for i in range(number)]
     labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     labels += [f"plan_{i}" for i in range(len(begin.plan))]
     batch = torch.export.Dim("batch", min=1)

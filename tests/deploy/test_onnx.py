@@ -291,7 +291,7 @@ def test_onnx_policy_with_weights_in_8_bits_has_rounded_weights_and_nearly_the_a
     arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     rounded = [node for node in graph.node if node.op_type == "MatMulNBits"]
     assert len(rounded) == 6  # the gates and two layers of the MLP in each block
-    assert sum(node.op_type == "Gemm" for node in graph.node) == 2  # of observations and actions
+    assert sum(node.op_type == "Gemm" for node in graph.node) == 3  # of the condition, observations and actions
     for node in rounded:
         name = node.input[1].removesuffix(".int8")
         assert name not in arrays
