@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -245,7 +246,8 @@ def import_log(
             )
         else:
             roles = Columns(_names(observations), _names(actions), reward, episode, time, terminated, truncated)
-            episodes = read_tables(logs, roles, columns, notes, missing)
+            read = read_tables(logs, roles, columns, notes, missing)
+            episodes = chain([next(read)], read)  # the names of the columns are known once a log has been read
         store = write_store(
             name,
             bar(episodes, "importing", unit=" episodes"),

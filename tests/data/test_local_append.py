@@ -1,4 +1,4 @@
-"""Own datasets that are appended to, merged and removed; a process killed on the way loses nothing."""
+"""Local datasets that are appended to, merged and removed; a process killed on the way loses nothing."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def whole(name: str) -> str:
 
 
 @pytest.mark.usefixtures("local")
-def test_appended_dataset_is_that_of_all_episodes_written_at_once() -> None:
+def test_append_gives_the_dataset_of_all_episodes() -> None:
     write_store("local/mine", FIRST, "Hopper-v5", append=True)  # there is none yet
     store = write_store("local/mine", SECOND, "Hopper-v5", append=True)
     assert store.fingerprint == open_dataset("local/mine").store.fingerprint == whole("local/whole")
@@ -40,9 +40,9 @@ def test_append_of_other_episodes_raises_and_changes_nothing() -> None:
     before = write_store("local/mine", FIRST, "Hopper-v5").fingerprint
     narrow = [replace(SECOND[0], observations=SECOND[0].observations[:, :5])]
     for episodes, environment_id, settings, message in (
-        (SECOND, "Hopper-v4", None, "local/mine has episodes of Hopper-v5 .* and these are of Hopper-v4"),
-        (SECOND, "Hopper-v5", {"kwargs": {"frame_skip": 2}}, "these are of Hopper-v5 {'kwargs': {'frame_skip': 2}}"),
-        (narrow, "Hopper-v5", None, r"episode 2 has observations and actions of \(5, 3\) numbers where \(11, 3\)"),
+        (SECOND, "Hopper-v4", None, "Hopper-v4"),
+        (SECOND, "Hopper-v5", {"kwargs": {"frame_skip": 2}}, "frame_skip"),
+        (narrow, "Hopper-v5", None, r"episode 2 .*\(5, 3\)"),
     ):
         with pytest.raises(InputError, match=message):
             write_store("local/mine", episodes, environment_id, environment_settings=settings, append=True)
@@ -50,10 +50,10 @@ def test_append_of_other_episodes_raises_and_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("local")
-def test_space_that_is_first_given_with_an_append_is_kept_and_must_be_that_of_the_episodes_before() -> None:
+def test_space_given_with_an_append_holds_for_earlier_episodes() -> None:
     numbers = Episode(np.zeros((4, 3)), np.full((3, 2), 0.3), np.zeros(3), False, True)
     write_store("local/plain", [numbers])
-    with pytest.raises(InputError, match=r"local/plain was written without this space of actions: .* not one-hot"):
+    with pytest.raises(InputError, match="one-hot"):
         chosen = replace(numbers, actions=np.array([0, 1, 1]))
         write_store("local/plain", [chosen], append=True, action_space=Discrete(2))
     box = Box(-4, 4, (2,))
@@ -62,22 +62,22 @@ def test_space_that_is_first_given_with_an_append_is_kept_and_must_be_that_of_th
 
 
 @pytest.mark.usefixtures("local")
-def test_appended_and_merged_datasets_keep_to_the_spaces_of_the_first() -> None:
+def test_append_and_merge_keep_to_the_spaces_of_the_first() -> None:
     observations, chosen, pushes = Box(-1, 1, (2,)), Discrete(2), Box(-1, 1, (2,))
     seen, choices = np.zeros((4, 2)), Episode(np.zeros((4, 2)), np.array([0, 1, 1]), np.ones(3), True, False)
     numbers = Episode(seen, np.full((3, 2), 0.3), np.ones(3), True, False)
     spaces = {"observation_space": observations, "action_space": chosen}
     before = write_store("local/chosen", [choices], **spaces)
-    with pytest.raises(InputError, match=r"local/chosen has actions in Discrete\(2\) and these are actions in Box"):
+    with pytest.raises(InputError, match=r"local/chosen .*Discrete\(2\)"):
         write_store("local/chosen", [numbers], append=True, **(spaces | {"action_space": pushes}))
-    with pytest.raises(InputError, match=r"it must be a whole number from 0 to 1"):
+    with pytest.raises(InputError, match="from 0 to 1"):
         write_store("local/chosen", [replace(numbers, actions=np.full(3, 0.3))], append=True)
     assert open_dataset("local/chosen").store.fingerprint == before.fingerprint
     np.testing.assert_array_equal(
         write_store("local/chosen", [choices], append=True).actions, np.tile(np.eye(2)[[0, 1, 1]], (2, 1))
     )
     write_store("local/pushed", [numbers], observation_space=observations, action_space=pushes)
-    with pytest.raises(InputError, match=r"local/pushed has .*Box.*, and local/chosen actions in Discrete\(2\)"):
+    with pytest.raises(InputError, match=r"local/pushed .*Discrete\(2\)"):
         merge_datasets("local/both", ["local/chosen", "local/pushed"])
 
 
@@ -100,7 +100,7 @@ def dying(function):
 
 own.remove_directory = dying(own.remove_directory)
 own.Path.rename = dying(own.Path.rename)
-own.EpisodeStore.read_episodes = dying(own.EpisodeStore.read_episodes)
+own.EpisodeStore.__iter__ = dying(own.EpisodeStore.__iter__)
 write_store("local/mine", hopper_episodes([(4, False, False)], seed=2), "Hopper-v5", append=True)
 """
 
@@ -146,12 +146,12 @@ def test_merge_of_datasets_that_do_not_fit_raises_and_writes_nothing() -> None:
         (
             "local/new",
             ["local/first", "local/second"],
-            "local/second is of Hopper-v5 {'max_episode_steps': 4}.* and local/first of Hopper-v5 {",
+            "local/second.*max_episode_steps",
         ),
-        ("local/new", ["local/first", "local/old"], "local/old is of Hopper-v4 .* and local/first of Hopper-v5"),
+        ("local/new", ["local/first", "local/old"], "local/old.*Hopper-v4"),
         ("local/new", ["local/first"], "at least two"),
         ("local/new", ["local/first", "local/first"], "each once"),
-        ("local/first", ["local/old", "local/second"], "local/second is of"),
+        ("local/first", ["local/old", "local/second"], "local/second"),
         ("new", ["local/first", "local/first"], "each once"),
     ):
         with pytest.raises(InputError, match=message):
@@ -169,6 +169,6 @@ def test_removed_dataset_is_gone_even_if_it_is_damaged(local: Path, capsys: pyte
     for name in ("local/mine", "hopper-medium", "local/../local"):
         assert main(["data", "remove", name]) == 2
     error = capsys.readouterr().err
-    assert "there is no dataset local/mine" in error
-    assert "'hopper-medium' is not a local dataset" in error
+    assert "local/mine" in error
+    assert "hopper-medium" in error
     assert whole("local/mine")  # the name is free again

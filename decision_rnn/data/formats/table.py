@@ -61,9 +61,10 @@ def read_tables(
     counts: Counter[str] = Counter()
     for log in logs:
         table = _Table(log, columns)
-        if names and names != table.names:
-            raise InputError(f"{table.label} has the columns {table.names}, but the log before has {names}.")
-        names.update(table.names)
+        entries = {kind: table.names[kind] for kind in ("observations", "actions")}
+        if names and names != entries:
+            raise InputError(f"{table.label} has the columns {entries}, but the log before has {names}.")
+        names.update(entries)
         for rows in table.rows_of_episodes():
             counts["joined"] += bool((np.diff(np.sort(rows)) > 1).any())
             yield _episode(table, rows, missing, counts)
@@ -198,7 +199,7 @@ class _Table:
             raise InputError(f"{self.label}: the column {column.name} is not of numbers ({one_line(error)}).") from None
 
     def _flag(self, name: str) -> np.ndarray:
-        words = self._column(name).astype(str).str.strip().str.lower()
+        words = self._column(name).astype(str).str.strip().str.lower().fillna("nan")
         if not words.isin(FLAGS).all():
             row = int(np.argmin(words.isin(FLAGS)))
             raise InputError(f"{self.label}: row {row} has {words.iloc[row]!r} in {name}: expected a flag, 0 or 1.")

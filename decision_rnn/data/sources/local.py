@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.data.cache import CacheError, sha256_of_json
 from decision_rnn.data.episode import Episode, Missing, as_episodes, without_missing
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spaces import described_spaces, layouts_of
 from decision_rnn.data.store import EpisodeStore, store_folder
@@ -196,13 +199,15 @@ def write_store(
             _check_alike(name, _traits(before), _traits_of(environment_id, source, spaces))
             spaces = [space or stated for space, stated in zip(spaces, before.stated_spaces, strict=True)]
         rows = without_missing(as_episodes(episodes, name, layouts_of(spaces, name)), missing, notes)
-        if before is None:
-            store = EpisodeStore.write(path, rows, environment_id=environment_id, source=source, spaces=spaces)
-        else:
+        if before is not None:
             notes[:0] = [note for note in before.source.get("notes", ()) if note not in notes]
             source = {**before.source, "notes": notes}
-            rows = chain(before, rows)
-            EpisodeStore.write(_staged(path), rows, environment_id=environment_id, source=source, spaces=spaces)
+        label = f"{name} ({environment_id or 'no environment'})"
+        options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces, "label": label}
+        if before is None:
+            store = EpisodeStore.write(path, rows, **options)
+        else:
+            EpisodeStore.write(_staged(path), chain(before, rows), **options)
             _replace(path)
             store = EpisodeStore.open(path)
     store.name = name
@@ -267,9 +272,19 @@ def _traits_of(
     return {
         "environment": (environment_id, {key: value for key, value in plain.items() if value}),
         "columns": source.get("columns"),
-        "observation space": spaces[0],
-        "action space": spaces[1],
+        "observation space": None if spaces[0] is None else _space_trait(spaces[0], "observations"),
+        "action space": None if spaces[1] is None else _space_trait(spaces[1], "actions"),
     }
+
+
+def _space_trait(space: gymnasium.Space[Any], kind: str) -> Any:
+    """What a store keeps of a space: nothing of the bounds of vectors of observations, or of infinite ones."""
+    if kind == "observations" and Layout.of_space(space, kind).flat:
+        return None
+    if not isinstance(space, Box):
+        return space
+    bounds = np.array([space.low, space.high], np.float32)
+    return bounds.tolist() if np.isfinite(bounds).all() else None
 
 
 def _check_alike(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
