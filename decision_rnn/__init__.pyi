@@ -32,13 +32,13 @@ from .data.store import open_or_make as open_or_make
 from .data.stream import StepStream as StepStream
 from .environments.environments import play_episodes as play_episodes
 from .evaluation.environment_actor import EnvironmentActor as EnvironmentActor
+from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import register_metric as register_metric
 from .evaluation.recording import record as record
 from .training.checkpoint import TrainedAgent as TrainedAgent
 from .training.checkpoint import load_agent as load_agent
 from .training.run import Run as Run
-from .training.run import evaluate as evaluate
 from .training.run_files import last_checkpoint as last_checkpoint
 from .training.train import train as train
 from .utils.errors import InputError as InputError

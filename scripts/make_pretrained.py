@@ -16,8 +16,7 @@ import torch
 
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.package import write_package
-from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.report import format_result
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.training.checkpoint import load_agent
 from decision_rnn.utils.files import new_directory, remove_directory
 
@@ -32,8 +31,8 @@ def make(run: str, name: str, output: Path, episodes: int) -> Path:
     with torch.no_grad():
         for parameter in trained.agent.parameters():
             parameter.copy_(parameter.half())
-    result = evaluate(trained, replace(trained.config.evaluation, episodes=episodes))
-    print(format_result(result))
+    result = score(trained, replace(trained.config.evaluation, episodes=episodes))
+    print(str(result))
     folder = output / name
     remove_directory(folder)
     with new_directory(folder) as new:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.training.run import evaluate
+from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.utils.parsing import PositiveInt, options_of
 
 OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items() if name != "checkpoint_episodes"}

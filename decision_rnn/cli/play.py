@@ -10,10 +10,10 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.deploy.browser.page import Subject, server, write_page
-from decision_rnn.evaluation.actor import actor_of, describe_acting, window_of
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy, evaluation_environment, step_limits
-from decision_rnn.evaluation.report import format_return
+from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, describe_acting, window_of
+from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.evaluation.subjects import find_subject, load_subject
+from decision_rnn.evaluation.tables import format_return
 from decision_rnn.evaluation.targets import check_conditioned, default_return
 from decision_rnn.evaluation.video import Moment, film, play, watched_environment
 from decision_rnn.training.checkpoint import TrainedAgent

@@ -16,7 +16,6 @@ import numpy as np
 
 from decision_rnn.comparison.record import ComparedDataset, Record, Target, Trial
 from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets, improvement_p_value
-from decision_rnn.evaluation.report import format_number
 from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import (
     LEVEL,
@@ -27,6 +26,7 @@ from decision_rnn.evaluation.statistics import (
     success_episodes,
     summarise_seeds,
 )
+from decision_rnn.evaluation.tables import format_number
 from decision_rnn.evaluation.target_error import target_error
 from decision_rnn.utils.parsing import AUTO, format_target
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from decision_rnn.comparison.record import ComparedDataset
 from decision_rnn.comparison.summary import Measure, Summary, is_significant
-from decision_rnn.evaluation.report import format_number, format_return
 from decision_rnn.evaluation.statistics import SeedScores, deviation_over_seeds, summarise_seeds
+from decision_rnn.evaluation.tables import format_number, format_return
 from decision_rnn.utils.machine import describe_hardware, describe_versions
 from decision_rnn.utils.messages import counted
 

@@ -1,13 +1,15 @@
 """The interface through which a rollout uses an agent."""
 
 import copy
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.config import EvaluationConfig
+from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.spec import DatasetSpec
 
 
 class Actor(Protocol):
@@ -114,3 +116,24 @@ def actor_of(agent: DecisionAgent, settings: EvaluationConfig) -> RecurrentActor
     agent.check_acting(settings.actions, settings.inference)
     agent, window, sample = prepare_to_act(agent), window_of(settings), settings.actions == "sampled"
     return RecurrentActor(agent, sample) if window is None else WindowActor(agent, window, sample)
+
+
+@dataclass(frozen=True)
+class EvaluatedPolicy:
+    """An actor with what its Result reports of it; the other attributes are described there.
+
+    Attributes:
+        actor: In evaluation mode, on the CPU; it carries its state or re-runs a window, as the settings say.
+        provenance: The data it was trained on.
+        seconds: Wall time of its training.
+        cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
+    """
+
+    actor: Actor
+    config: RunConfig
+    provenance: DatasetSpec
+    step: int
+    seconds: float
+    parameters: int
+    backbone_parameters: int
+    cost: tuple[float, int] | None = None

@@ -1,11 +1,14 @@
-"""Evaluation of a trained agent: scores for every target return, those beyond the data reported as such."""
+"""Evaluation of an agent: its scores for every target return."""
 
 import math
 import statistics
 import sys
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
+from typing import Protocol as Interface
 
 import numpy as np
 import torch
@@ -19,9 +22,9 @@ from decision_rnn.environments.environments import (
     layouts_of,
     sizes_of,
 )
-from decision_rnn.evaluation.actor import Actor, actor_of
+from decision_rnn.evaluation.actor import Actor, EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.metrics import metrics_named
-from decision_rnn.evaluation.report import remark_on_cuts, remarks
+from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import (
     PACKAGES,
     MetricResult,
@@ -32,56 +35,138 @@ from decision_rnn.evaluation.results import (
     write_result,
 )
 from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
-from decision_rnn.evaluation.targets import asked_returns, capped_as_best
+from decision_rnn.evaluation.subjects import load_subject
+from decision_rnn.evaluation.targets import asked_returns, capped_as_best, check_conditioned
 from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.utils.errors import InputError
+from decision_rnn.training.configuration import evaluation_settings, output_folder
+from decision_rnn.training.run_folder import write_scores
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
-from decision_rnn.utils.messages import counted
-from decision_rnn.utils.plugins import check_plugins
+from decision_rnn.utils.messages import counted, quiet
+from decision_rnn.utils.parsing import PositiveInt, convert
+from decision_rnn.utils.plugins import check_plugins, import_plugins
 from decision_rnn.utils.workers import default_processes, jobs_at_a_time
 
 TIMED_ACTIONS = 200
 """Number of consecutive actions whose median time is reported."""
 
 
-@dataclass(frozen=True)
-class EvaluatedPolicy:
-    """What is evaluated, and what its Result reports of it; the other attributes are described there.
+class RunFolder(Interface):
+    """A run: its folder, and the agent of its last checkpoint."""
 
-    Attributes:
-        actor: In evaluation mode, on the CPU; it carries its state or re-runs a window, as the settings say.
-        provenance: The data it was trained on.
-        seconds: Wall time of its training.
-        cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
-    """
+    @property
+    def folder(self) -> Path: ...
 
-    actor: Actor
-    config: RunConfig
-    provenance: DatasetSpec
-    step: int
-    seconds: float
-    parameters: int
-    backbone_parameters: int
-    cost: tuple[float, int] | None = None
-
-
-def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
-    """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last."""
-    observation, reward = torch.zeros(1, observation_dim), torch.zeros(1)
-    times = []
-    with one_thread(), torch.inference_mode():
-        state = actor.initial_state(torch.ones(1))
-        for _ in range(TIMED_ACTIONS):
-            begun = time.perf_counter()
-            _, state, _ = actor.act(observation, reward, state)
-            times.append(time.perf_counter() - begun)
-    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())
+    @property
+    def agent(self) -> TrainedAgent: ...
 
 
 def evaluate(
-    policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, processes: int | None = None
+    agent: TrainedAgent | EvaluatedPolicy | RunFolder | str | Path,
+    target_returns: float | str | Sequence[float | str] | None = None,
+    *,
+    episodes: int | None = None,
+    inference: Literal["recurrent", "window"] | None = None,
+    window: int | None = None,
+    actions: Literal["greedy", "sampled"] | None = None,
+    seed: int | None = None,
+    max_episode_steps: int | None = None,
+    environment_id: str | None = None,
+    metrics: Sequence[str] | None = None,
+    output: Path | str | None = None,
+    processes: int | None = None,
+    progress: bool = True,
+    plugins: Sequence[str] = (),
 ) -> Result:
-    """Play the evaluation episodes on the CPU. The result is the same for any number of processes.
+    """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
+
+    Every episode has its own environment and seed; the result is the same for any number of processes. Arguments that
+    are left out take the run's settings. The result of a run, or of one of its checkpoints, is also written to its
+    folder.
+
+    Args:
+        agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
+        target_returns: Undiscounted sums of the environment's rewards, or `auto` for the limit of what the agent sees;
+            if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
+            the paper's and the best return in the data. An agent trained by cloning takes none.
+        episodes: The number of episodes to play for each target.
+        inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
+            action, the Decision Transformer's protocol.
+        window: Steps in that window, if `inference` is `window`.
+        actions: `greedy` for the most probable discrete action or mode of `gmm`, and the flow from zero of
+            `flow_matching`, or `sampled` to draw it with its probability.
+        seed: Episode i of every target starts with the environment's reset(seed + i).
+        max_episode_steps: Largest number of steps of an episode.
+        environment_id: The environment to play in, if not the data's: one with the same observations and actions.
+        metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
+            registered by `register_metric`.
+        output: A folder to write the result to, instead of the run's.
+        processes: The number of processes; one per core if left out.
+        progress: Whether to show a progress bar.
+        plugins: Modules to import first.
+
+    Returns:
+        The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
+        `.score_mean`, `.score_sd` (`print(result)` says what scores 0 and 100), `.length_mean` (steps), `.returns`,
+        every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`.
+
+    Raises:
+        InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
+            cannot be written (checked before playing).
+        EnvironmentFailure: If a process dies.
+
+    Example:
+        >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
+        >>> len(result.targets[0].returns)
+        2
+        >>> print(result)  # doctest: +ELLIPSIS
+        mingru on local/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
+        ...
+    """
+    import_plugins(plugins)
+    processes = convert(processes, PositiveInt | None, "processes")
+    policy: TrainedAgent | EvaluatedPolicy
+    folder: Path | None = None
+    if isinstance(agent, str | Path):
+        policy, folder = load_subject(agent)
+    elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
+        policy = agent
+    else:
+        policy, folder = agent.agent, agent.folder
+    if isinstance(policy, EvaluatedPolicy) and (inference == "window" or actions == "sampled"):
+        raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
+    if target_returns is not None:
+        check_conditioned(policy.config)
+    settings = evaluation_settings(
+        policy.config.evaluation,
+        target_returns=target_returns,
+        episodes=episodes,
+        inference=inference,
+        window=window,
+        actions=actions,
+        seed=seed,
+        max_episode_steps=max_episode_steps,
+        environment_id=environment_id,
+        metrics=metrics,
+    )
+    folder = output_folder(output) or folder
+    if folder is not None:
+        try:
+            check_folder(folder / "results")  # before minutes are spent on the evaluation
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+    with quiet(not progress):
+        result = score(policy, settings, processes)
+    if folder is not None:
+        write_result(folder, result)
+        if (folder / "config.yaml").is_file():  # a run's
+            write_scores(folder, result.step, result.scalars("evaluation"))
+    return result
+
+
+def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, processes: int | None = None) -> Result:
+    """Play the episodes of an evaluation on the CPU. The result is the same for any number of processes.
 
     An agent on a GPU is copied to the CPU: a checkpoint's score must not depend on where it was trained, and most of
     the time is spent in the environments, which run on all cores.
@@ -129,9 +214,10 @@ def evaluate(
         step=policy.step,
         protocol=protocol,
         targets=tuple(
-            _target_result(config, dataset, protocol, *of) for of in zip(protocol.target_returns, played, strict=True)
+            _target_result(config, dataset, protocol, target, episodes)
+            for target, episodes in zip(protocol.target_returns, played, strict=True)
         ),
-        remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(dataset, protocol, played)),
+        remarks=remarks(config, dataset, protocol, played),
         training_seconds=round(policy.seconds, 1),
         parameters=policy.parameters,
         backbone_parameters=policy.backbone_parameters,
@@ -167,7 +253,7 @@ def _target_result(
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
         length_mean=float(episodes.lengths.mean()),
-        asked_mean=None if episodes.asked is None else float(episodes.asked.mean()),
+        initial_return_to_go=None if episodes.asked is None else float(episodes.asked.mean()),
         limited=None if episodes.limited is None else float(episodes.limited.sum() / episodes.lengths.sum()),
         task_scores=tuple(float(scores[task_of == task].mean()) for task in range(tasks)) if tasks > 1 else (),
         returns=tuple(round(float(value), decimals) for value in episodes.returns),
@@ -176,6 +262,19 @@ def _target_result(
             for name, values in episodes.metrics.items()
         },
     )
+
+
+def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
+    """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last."""
+    observation, reward = torch.zeros(1, observation_dim), torch.zeros(1)
+    times = []
+    with one_thread(), torch.inference_mode():
+        state = actor.initial_state(torch.ones(1))
+        for _ in range(TIMED_ACTIONS):
+            begun = time.perf_counter()
+            _, state, _ = actor.act(observation, reward, state)
+            times.append(time.perf_counter() - begun)
+    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())
 
 
 def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
@@ -220,10 +319,10 @@ def summarise_data(data: DatasetSpec, config: RunConfig) -> DatasetSpec:
 
 
 def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
-    """The stored result of a run's checkpoint, or that of `evaluate`, which is then stored."""
+    """The stored result of a run's checkpoint, or that of `score`, which is then stored."""
     result = stored_result(run, trained.config, trained.provenance, trained.step, settings)
     if result is None:
-        result = evaluate(trained, settings, processes)
+        result = score(trained, settings, processes)
         write_result(run, result)
     return result
 

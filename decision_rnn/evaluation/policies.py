@@ -12,7 +12,7 @@ from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.records import read_record

@@ -2,8 +2,8 @@
 
     <run>/results/step-10000-recurrent-100-episodes-1a2b3c4d.json
 
-A result is identified by its key: the run's configuration, the data's fingerprint, the checkpoint's step, the protocol
-and the code. Results with different keys have different files, with a hash of the key in the name.
+A result is identified by its key: the run's configuration, the data's fingerprint, the checkpoint's step and the
+protocol. Results with different keys have different files, with a hash of the key in the name.
 """
 
 import hashlib
@@ -12,26 +12,35 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting, window_of
+from decision_rnn.evaluation.tables import describe_limit, describe_success, describe_tasks, format_result
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_file
-from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import format_target
-from decision_rnn.utils.records import damaged, encode_targets, read_json, read_record
+from decision_rnn.utils.messages import counted, warn
+from decision_rnn.utils.parsing import TargetReturn, format_target
+from decision_rnn.utils.records import damaged
 
-SCHEMA = 3
-"""Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
+SCHEMA = 4
+"""Version of the file format."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
 REMEDY = "delete it and evaluate the run again"
 SCALE = attrgetter("environment_id", "reference_min", "reference_max")
 """What scores depend on besides the episodes that a fingerprint identifies."""
+
+SavedConfig = Annotated[
+    RunConfig,
+    BeforeValidator(lambda value: from_dict(value) if isinstance(value, dict) else value),
+    PlainSerializer(to_dict),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +62,7 @@ class Protocol:
     inference: Literal["recurrent", "window"]
     window: int | None
     episodes: int
-    target_returns: tuple[float | None, ...]
+    target_returns: tuple[TargetReturn | None, ...]
     seed: int
     actions: Literal["greedy", "sampled"] = "greedy"
     max_episode_steps: int | None = None
@@ -100,16 +109,16 @@ class TargetResult:
         score_mean: Mean normalised score.
         score_sd: Its standard deviation over episodes.
         length_mean: Mean length of the episodes, in steps.
-        asked_mean: Mean return-to-go that the agent saw at the first step of an episode; None if it sees none, and for
-            old files.
-        limited: Share of the steps in which the agent saw less than the target less the rewards so far, likewise.
+        returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
+        initial_return_to_go: Mean return-to-go that the agent saw at the first step of an episode; None if it sees
+            none, and for exported policies.
+        limited: Share of the steps in which it was less than the target less the rewards so far, likewise.
         task_scores: Mean normalised score of the episodes of each task, where the environment has several in turn
             (`DatasetSpec.tasks`) and all were played.
-        returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
         metrics: The evaluation's metrics, by name.
     """
 
-    target_return: float | None
+    target_return: TargetReturn | None
     in_range: bool | None
     return_mean: float
     return_sd: float
@@ -117,7 +126,7 @@ class TargetResult:
     score_sd: float
     length_mean: float
     returns: tuple[float, ...]
-    asked_mean: float | None = None
+    initial_return_to_go: float | None = None
     limited: float | None = None
     task_scores: tuple[float, ...] = ()
     metrics: dict[str, MetricResult] = field(default_factory=dict)
@@ -130,14 +139,13 @@ class Measurements:
     Attributes:
         step: Training step of the checkpoint.
         targets: Scores, one entry per target return.
-        remarks: What a reader has to know before trusting the scores, in sentences.
+        remarks: Warnings about the scores.
         training_seconds: Wall time of the training up to that step.
         evaluation_seconds: Wall time of the evaluation.
         parameters: Number of parameters of the agent.
-        backbone_parameters: Number of parameters of its backbone; None for old files that do not record it.
-        action_microseconds: Median time of one action in one environment on one thread; None for old files and
-            exported policies.
-        state_bytes: Size of the agent's state for one environment, as above.
+        backbone_parameters: Number of parameters of its backbone.
+        action_microseconds: Median time of one action in one environment on one thread; None for exported policies.
+        state_bytes: Size of the agent's state for one environment; None likewise.
         jobs: Number of runs that `compare` trained at the same time, including this one; None if not known.
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
@@ -170,7 +178,7 @@ class Result(Measurements):
         environment_steps: Total steps of all episodes.
     """
 
-    config: RunConfig
+    config: SavedConfig
     dataset: DatasetSpec
     protocol: Protocol
     environment_steps: int
@@ -180,25 +188,58 @@ class Result(Measurements):
         """What identifies the result, see `result_key`."""
         return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every target return, ready for `pandas.DataFrame`: means, and standard deviations over episodes."""
+        return [
+            {
+                "target_return": target.target_return,
+                "in_range": target.in_range,
+                "episodes": len(target.returns),
+                "return": target.return_mean,
+                "return_sd": target.return_sd,
+                "score": target.score_mean,
+                "score_sd": target.score_sd,
+                "length": target.length_mean,
+                **{name: metric.mean for name, metric in target.metrics.items()},
+                **{f"{name}_sd": metric.sd for name, metric in target.metrics.items()},
+            }
+            for target in self.targets
+        ]
+
     def scalars(self, kind: str) -> dict[str, float]:
         """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
         scalars = {}
         for target in self.targets:
-            at = "" if target.target_return is None else f"_at_{format_target(target.target_return)}"
-            scalars[f"{kind}/score{at}"] = target.score_mean
-            scalars |= {f"{kind}/{name}{at}": metric.mean for name, metric in target.metrics.items()}
+            suffix = "" if target.target_return is None else f"_at_{format_target(target.target_return)}"
+            scalars[f"{kind}/score{suffix}"] = target.score_mean
+            scalars |= {f"{kind}/{name}{suffix}": metric.mean for name, metric in target.metrics.items()}
         return scalars
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
-        data: dict[str, Any] = json.loads(json.dumps(encode_targets({**asdict(self), "config": to_dict(self.config)})))
-        return {"schema": SCHEMA, **data}
+        return {"schema": SCHEMA, **TypeAdapter(Result).dump_python(self, mode="json")}
 
     def __str__(self) -> str:
         """The table that commands print."""
-        from decision_rnn.evaluation.report import format_result  # imported here to avoid a cycle
-
-        return format_result(self)
+        data, protocol = self.dataset, self.protocol
+        per_target = " of BC" if protocol.target_returns == (None,) else " per target"
+        title = (
+            f"{self.config.backbone.name} on {data.name}, step {self.step}, "
+            f"{counted(protocol.episodes, 'episode')}{per_target}, {protocol}, "
+            f"{protocol.environment_id or data.environment_id}"
+        )
+        notes = (
+            *(describe_tasks(target.target_return, target.task_scores) for target in self.targets),
+            *(describe_success(target.target_return, target.returns, data) for target in self.targets),
+            *(
+                describe_limit(target.target_return, target.limited, target.initial_return_to_go)
+                for target in self.targets
+            ),
+            data.comparable,
+            *data.notes,
+            *self.remarks,
+        )
+        return format_result(title, self.rows(), data, protocol.metrics, filter(None, notes))
 
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
@@ -213,24 +254,21 @@ def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protoco
 
 
 def read_result(path: Path) -> Result:
-    """Read a result file, of this version or 0.2; InputError if it cannot be read."""
-    data = read_json(path, REMEDY)
+    """Read a result file; InputError if it cannot be read."""
     try:
-        if data["schema"] > SCHEMA:
-            raise InputError(f"{path} is of a newer decision-rnn (schema {data['schema']}): use that version")
-        config, protocol = from_dict(data["config"], str(path)), data["protocol"]
-        return read_record({**data, "config": config, "protocol": protocol}, Result)
-    except InputError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        data = json.loads(path.read_bytes())
+        if data["schema"] != SCHEMA:
+            raise InputError(f"schema {data['schema']}, expected {SCHEMA}")
+        return TypeAdapter(Result).validate_python(data)
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise damaged(path, error, REMEDY) from None
 
 
 def result_file(run: Path, result: Result) -> Path:
     """The path of a result's file in the folder of its run: step, protocol and a hash of the key."""
     digest = hashlib.sha256(json.dumps(result.key, sort_keys=True).encode()).hexdigest()[:8]
-    state = "recurrent" if result.protocol.window is None else f"window-{result.protocol.window}"
-    return run / "results" / f"step-{result.step}-{state}-{result.protocol.episodes}-episodes-{digest}.json"
+    inference = "recurrent" if result.protocol.window is None else f"window-{result.protocol.window}"
+    return run / "results" / f"step-{result.step}-{inference}-{result.protocol.episodes}-episodes-{digest}.json"
 
 
 def write_result(run: Path, result: Result) -> Path:
@@ -249,11 +287,7 @@ def write_result(run: Path, result: Result) -> Path:
 
 
 def stored_result(
-    run: Path,
-    config: RunConfig,
-    data: DatasetSpec,
-    step: int,
-    settings: EvaluationConfig,
+    run: Path, config: RunConfig, data: DatasetSpec, step: int, settings: EvaluationConfig
 ) -> Result | None:
     """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale.
 
@@ -265,8 +299,7 @@ def stored_result(
         settings: How the checkpoint is evaluated.
     """
     protocol = Protocol.from_settings(settings, data, config)
-    found = _results(run, config, data, step)
-    return next((result for result in found if result.protocol == protocol), None)
+    return next((result for result in _results(run, config, data, step) if result.protocol == protocol), None)
 
 
 def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
@@ -278,7 +311,7 @@ def _results(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> Iter
     """The results of a checkpoint, in files with our names or the user's.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
-    configuration in which the option has the value that `config.from_dict` gives it.
+    configuration in which the option has its default.
     """
     for path in sorted((run / "results").glob("*.json")):
         if path.name.startswith("step-") and not path.name.startswith(f"step-{step}-"):
@@ -288,7 +321,6 @@ def _results(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> Iter
         except InputError as error:
             warn(f"skipped: {error}")
             continue
-        found = result_key(result.config, result.dataset.fingerprint, result.step, result.protocol)
-        same = found == result_key(config, data.fingerprint, step, result.protocol)
+        same = result.key == result_key(config, data.fingerprint, step, result.protocol)
         if same and SCALE(result.dataset) == SCALE(data):
             yield result

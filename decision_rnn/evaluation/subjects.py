@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from decision_rnn.deploy.hub import ONNX, find_agent
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.run_files import plugins_of, run_of
 from decision_rnn.utils.errors import InputError

@@ -16,8 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from decision_rnn.environments.environments import MissingEnvironmentError, make_environment, registered
 from decision_rnn.environments.playing import play_together
-from decision_rnn.evaluation.actor import Actor, actor_of
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
+from decision_rnn.evaluation.actor import Actor, EvaluatedPolicy, actor_of
+from decision_rnn.evaluation.evaluate import step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread, step_limit
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write, one_line

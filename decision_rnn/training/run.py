@@ -3,25 +3,18 @@
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy
-from decision_rnn.evaluation.evaluate import evaluate as play_and_score
-from decision_rnn.evaluation.results import Result, write_result
-from decision_rnn.evaluation.subjects import load_subject
-from decision_rnn.evaluation.targets import check_conditioned
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.results import Result
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.configuration import evaluation_settings, output_folder
 from decision_rnn.training.run_files import last_checkpoint
-from decision_rnn.training.run_folder import read_config, read_metrics, write_scores
+from decision_rnn.training.run_folder import read_config, read_metrics
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.files import check_folder
-from decision_rnn.utils.messages import quiet
-from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
 
 
@@ -92,103 +85,3 @@ class Run:
         except InputError:  # not a run yet, or a plugin is missing
             return f"Run({str(self.folder)!r})"
         return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
-
-
-def evaluate(
-    agent: Run | TrainedAgent | EvaluatedPolicy | str | Path,
-    target_returns: float | str | Sequence[float | str] | None = None,
-    *,
-    episodes: int | None = None,
-    inference: Literal["recurrent", "window"] | None = None,
-    window: int | None = None,
-    actions: Literal["greedy", "sampled"] | None = None,
-    seed: int | None = None,
-    max_episode_steps: int | None = None,
-    environment_id: str | None = None,
-    metrics: Sequence[str] | None = None,
-    output: Path | str | None = None,
-    processes: int | None = None,
-    progress: bool = True,
-    plugins: Sequence[str] = (),
-) -> Result:
-    """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
-
-    Every episode has its own environment and seed; the result is the same for any number of processes. Arguments that
-    are left out take the run's settings. The result of a run, or of one of its checkpoints, is also written to its
-    folder.
-
-    Args:
-        agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
-        target_returns: Undiscounted sums of the environment's rewards, or `auto` for the limit of what the agent sees;
-            if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
-            the paper's and the best return in the data. An agent trained by cloning takes none.
-        episodes: The number of episodes to play for each target.
-        inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
-            action, the Decision Transformer's protocol.
-        window: Steps in that window, if `inference` is `window`.
-        actions: `greedy` for the most probable discrete action or mode of `gmm`, and the flow from zero of
-            `flow_matching`, or `sampled` to draw it with its probability.
-        seed: Episode i of every target starts with the environment's reset(seed + i).
-        max_episode_steps: Largest number of steps of an episode.
-        environment_id: The environment to play in, if not the data's: one with the same observations and actions.
-        metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
-            registered by `register_metric`.
-        output: A folder to write the result to, instead of the run's.
-        processes: The number of processes; one per core if left out.
-        progress: Whether to show a progress bar.
-        plugins: Modules to import first.
-
-    Returns:
-        The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
-        `.score_mean`, `.score_sd` (`print(result)` says what scores 0 and 100), `.length_mean` (steps), `.returns`,
-        every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`.
-
-    Raises:
-        InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
-            cannot be written (checked before playing).
-        EnvironmentFailure: If a process dies.
-
-    Example:
-        >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
-        >>> len(result.targets[0].returns)
-        2
-        >>> print(result)  # doctest: +ELLIPSIS
-        mingru on local/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
-        ...
-    """
-    import_plugins(plugins)
-    processes = convert(processes, PositiveInt | None, "processes")
-    subject, folder = (agent.agent, agent.folder) if isinstance(agent, Run) else (agent, None)
-    if isinstance(subject, str | Path):
-        subject, folder = load_subject(subject)
-    if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
-        raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, EvaluatedPolicy) and (inference == "window" or actions == "sampled"):
-        raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
-    if target_returns is not None:
-        check_conditioned(subject.config)
-    settings = evaluation_settings(
-        subject.config.evaluation,
-        target_returns=target_returns,
-        episodes=episodes,
-        inference=inference,
-        window=window,
-        actions=actions,
-        seed=seed,
-        max_episode_steps=max_episode_steps,
-        environment_id=environment_id,
-        metrics=metrics,
-    )
-    written = output_folder(output) or folder
-    try:
-        if written is not None:
-            check_folder(written / "results")  # before minutes are spent on the evaluation
-    except OSError as error:
-        raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
-    with quiet(not progress):
-        result = play_and_score(subject, settings, processes)
-    if written is not None:
-        write_result(written, result)
-        if (written / "config.yaml").is_file():  # a run's
-            write_scores(written, result.step, result.scalars("evaluation"))
-    return result

@@ -10,7 +10,7 @@ from decision_rnn.config import RunConfig
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.warnings import warn_of_observations, warn_of_returns
-from decision_rnn.evaluation.report import remark_on_limits
+from decision_rnn.evaluation.remarks import remark_on_time_limit
 from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
 from decision_rnn.utils.messages import counted
 
@@ -56,7 +56,7 @@ def run_warnings(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -
     if config.takes_return:
         yield from warn_of_returns(episodes)
     yield from segment_warnings(config, episodes)
-    if limits := remark_on_limits(spec, config.evaluation):
+    if limits := remark_on_time_limit(spec, config.evaluation):
         yield limits
     if config.takes_return:
         targets = asked_returns(config.evaluation, spec, config)

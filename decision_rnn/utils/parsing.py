@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import yaml
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 
@@ -41,6 +41,7 @@ TargetReturn = Annotated[
     Field(allow_inf_nan=True),
     Field(gt=-math.inf),
     BeforeValidator(lambda value: AUTO if value == "auto" else value),
+    PlainSerializer(lambda value: "auto" if value == AUTO else value),
 ]
 """A target return: a number, or `auto`."""
 TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeValidator(_split_targets)]

@@ -15,8 +15,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
-from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.report import format_result
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
@@ -97,9 +96,9 @@ def test_train_and_evaluate_with_velocity_mask(small_store: EpisodeStore, tmp_pa
     trained = train(config, output=tmp_path / "run").agent
     assert trained.agent.embeddings["observation"].in_features == 5
     np.testing.assert_allclose(trained.agent.encoder.mean, small_store.observation_mean[:5], rtol=1e-6)
-    result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), inference=state, window=3))
+    result = score(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), inference=state, window=3))
     assert result.config.observation.mask == "velocity"
-    assert "sees no velocity" in format_result(result)
+    assert "sees no velocity" in str(result)
 
 
 def test_loaded_agent_with_velocity_mask_acts_on_full_observations(small_store: EpisodeStore, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from decision_rnn.cli import play as command
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.environments.environments import make_environment
 from decision_rnn.evaluation import video
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.video import Moment
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent, save_checkpoint
 
@@ -132,8 +132,8 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
 ) -> None:
     """On screen and in a video; the return equals that of `evaluate` with the same seed."""
     trained = load_agent(tmp_path / "windowed" / "checkpoints" / "10")
-    (target,) = evaluate(trained, replace(WINDOWED, seed=7), processes=1).targets
-    (carried,) = evaluate(trained, replace(WINDOWED, seed=7, inference="recurrent"), processes=1).targets
+    (target,) = score(trained, replace(WINDOWED, seed=7), processes=1).targets
+    (carried,) = score(trained, replace(WINDOWED, seed=7, inference="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
     monkeypatch.setattr(command, "has_screen", lambda: True)
     for module in (video, command):

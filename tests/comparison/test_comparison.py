@@ -26,7 +26,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources.local import LocalSource
 from decision_rnn.evaluation import evaluate as evaluating
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.utils.errors import InputError
@@ -90,7 +90,7 @@ def test_result_of_another_key_or_damaged_does_not_count(
         (last, replace(settings, seed=3)),
     ):
         shutil.rmtree(run / "results")
-        write_result(run, evaluate(trained, other))
+        write_result(run, score(trained, other))
         (again,) = comparing(executor).trials
         assert again.targets == finished.targets
         assert executor.started.pop() == run.name, "a result of another key was taken for the finished one"

@@ -13,7 +13,7 @@ from decision_rnn.comparison.compare import make_plan
 from decision_rnn.comparison.results import Comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 
@@ -70,7 +70,7 @@ def test_variant_with_a_window_uses_it_in_every_evaluation(mine: Path, comparing
     carried, by_window = comparison.trials
     last, target = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run)), by_window.targets[0]
     settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), inference="window", window=3)
-    assert evaluate(last, settings).targets[0].returns == pytest.approx(target.returns)
+    assert score(last, settings).targets[0].returns == pytest.approx(target.returns)
     assert [target.returns for target in carried.targets] != [target.returns for target in by_window.targets]
     assert "windowed (window of 3)" in (tmp_path / "runs" / "comparison.md").read_text()
 

@@ -22,7 +22,7 @@ from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
 from decision_rnn.environments.environments import check_environment, make_environment
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
@@ -170,7 +170,7 @@ def test_train_works_without_the_environment_of_the_data_and_evaluate_raises(
     assert spec == trained.provenance
     assert (spec.environment_id, spec.requirements) == (changes.get("id", REACH["id"]), tuple(ROBOTICS))
     with pytest.raises(InputError, match=told):
-        evaluate(trained, EvaluationConfig(episodes=1))
+        score(trained, EvaluationConfig(episodes=1))
 
 
 def test_environment_registered_with_a_class_is_recognised_after_minari_export(

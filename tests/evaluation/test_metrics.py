@@ -144,7 +144,7 @@ def test_metric_that_returns_no_finite_number_is_refused_at_its_first_step(judge
 
 def test_unknown_metrics_and_names_that_are_taken_are_refused(judged: Make) -> None:
     with pytest.raises(
-        InputError, match=r"names 'sucess'; did you mean success\? known are success, last_episodes, energy, distance"
+        InputError, match=r"names 'sucess'; Did you mean success\? known are success, last_episodes, energy, distance"
     ):
         evaluate(judged(), metrics=["sucess"], **ASKED)
     for name in ("success", "score", "two words", None):

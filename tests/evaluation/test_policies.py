@@ -18,7 +18,7 @@ from decision_rnn.cli import play as playing
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.environments.environments import make_environment
 from decision_rnn.evaluation import video
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.policies import load_policy
 from decision_rnn.training.checkpoint import TrainedAgent, write_agent
 from decision_rnn.utils.errors import InputError
@@ -64,7 +64,7 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
     export_onnx(own, folder / "policy.onnx")
     if packaged:
         write_agent(folder, own)
-    expected = evaluate(own, own.config.evaluation, processes=1)
+    expected = score(own, own.config.evaluation, processes=1)
     forget()
     name = "agent" if packaged else "agent/policy.onnx"
     done = inline_cli("evaluate", name, "--processes", "1", "--output", "evaluated")

@@ -10,7 +10,7 @@ import pytest
 
 from decision_rnn.agent import AgentConfig
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import Protocol, Result, read_result, result_file, stored_result, write_result
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
@@ -20,7 +20,7 @@ Make = Callable[..., TrainedAgent]
 
 @pytest.fixture
 def result(pendulum: Make) -> Result:
-    return evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(-300.0,)))
+    return score(pendulum(), EvaluationConfig(episodes=1, target_returns=(-300.0,)))
 
 
 def changed(data: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def changed(data: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str
 def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: Path) -> None:
     path = write_result(tmp_path, result)
     assert read_result(path) == result
-    assert json.loads(path.read_text())["schema"] == 3
+    assert json.loads(path.read_text())["schema"] == 4
 
 
 def found(run: Path, result: Result, **changes: Any) -> Result | None:
@@ -64,8 +64,8 @@ def found(run: Path, result: Result, **changes: Any) -> Result | None:
         (b"{}", "damaged"),
         ((("targets",), [3]), "damaged"),
         ((("protocol", "inference"), None), "damaged"),
-        ((("dataset", "return_mean"), "1"), "damaged"),
-        ((("schema",), 99), "newer"),
+        ((("dataset", "return_mean"), "high"), "damaged"),
+        ((("schema",), 99), "schema 99"),
         ((("config", "backbone", "name"), "nothing"), "nothing"),
     ],
 )

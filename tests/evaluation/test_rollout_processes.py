@@ -25,7 +25,7 @@ from decision_rnn.environments.playing import EPISODES_AT_ONCE
 from decision_rnn.evaluation import evaluate as evaluate_module
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils import workers
@@ -216,10 +216,10 @@ def test_evaluate_uses_available_cores_by_default(
 
     monkeypatch.setattr(evaluate_module, "rollout", recorded)
     monkeypatch.setattr(workers, "available_cores", lambda: 2)
-    results = [evaluate(pendulum(), EvaluationConfig(episodes=2), processes) for processes in (None, 1, 3)]
+    results = [score(pendulum(), EvaluationConfig(episodes=2), processes) for processes in (None, 1, 3)]
     assert results[0].targets == results[1].targets == results[2].targets
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # such a process cannot start others
-    evaluate(pendulum(), EvaluationConfig(episodes=2))
+    score(pendulum(), EvaluationConfig(episodes=2))
     assert asked == [2, 1, 3, 1]
 
 

@@ -10,7 +10,7 @@ from hub_server import HubServer
 
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.deploy import package as packaging
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import write_result
 from decision_rnn.training.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.utils.errors import InputError
@@ -28,7 +28,7 @@ def run(tmp_path: Path, pendulum: Pendulum) -> Path:
     for step in (5, 10):
         saved = TrainedAgent(trained.agent, trained.config, trained.provenance, step, 1.25)
         save_checkpoint(folder, saved, {"secret": [1, 2, 3]})
-    write_result(folder, evaluate(saved, EvaluationConfig(episodes=2), processes=1))
+    write_result(folder, score(saved, EvaluationConfig(episodes=2), processes=1))
     return folder
 
 

@@ -20,7 +20,7 @@ from decision_rnn.deploy import package as packaging
 from decision_rnn.deploy.description import describe
 from decision_rnn.deploy.package import package, write_card
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
-from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
@@ -104,7 +104,7 @@ def test_card_front_matter_has_hub_metadata_and_scores(run: Path, tmp_path: Path
 
 def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., TrainedAgent], tmp_path: Path) -> None:
     trained = pendulum(cloning=True)
-    result = evaluate(trained, EvaluationConfig(episodes=1), processes=1)
+    result = score(trained, EvaluationConfig(episodes=1), processes=1)
     card = write_card(tmp_path, trained, result, "agent", on_hub=False)
     (row,) = front_matter(card)["model-index"][0]["results"]
     assert "target_return" not in row["dataset"]["args"]
@@ -175,7 +175,7 @@ def test_card_python_example_has_the_return_of_evaluate(
     with monkeypatch.context() as patch:
         patch.setattr(gymnasium, "make", lambda name: RecordEpisodeStatistics(make(name)))
         exec(card.partition("```python\n")[2].partition("```")[0], names)
-    result = evaluate(trained, evaluation, processes=1)
+    result = score(trained, evaluation, processes=1)
     assert names["env"].return_queue[-1] == pytest.approx(result.targets[0].returns[0], abs=2e-3)
 
 

@@ -23,7 +23,8 @@ from decision_rnn.deploy.browser.runtimes import RUNTIMES, runtime_files
 from decision_rnn.deploy.hub import ONNX
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.environments.environments import make_environment, time_limit
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy, evaluation_environment, step_limits
+from decision_rnn.evaluation.actor import EvaluatedPolicy
+from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.evaluation.rollout import step_limit
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write
