@@ -244,13 +244,10 @@ def test_evaluation_in_another_environment_with_the_same_spaces(
             score(trained, replace(asked, environment_id=name))
 
 
-def test_format_result_says_what_scores_of_0_and_100_are(pendulum: Make, played: list[list[float]]) -> None:
-    trained, settings = pendulum(), EvaluationConfig(episodes=1)
-    assert "score 0 is a random policy, 100 an expert" in str(score(trained, settings))
-    own = replace(trained.provenance, reference_min=-1500.0, reference_max=-100.0)
-    text = str(score(replace(trained, provenance=own), settings))
-    assert "score 0 is the data's lowest return, 100 its highest" in text
-    assert "random policy" not in text
+def test_result_prints_the_meaning_of_scores(pendulum: Make, played: list[list[float]]) -> None:
+    trained = pendulum()
+    data = replace(trained.provenance, score_meaning="0 is here, 100 there")
+    assert "score 0 is here, 100 there" in str(score(replace(trained, provenance=data), EvaluationConfig(episodes=1)))
 
 
 def test_format_result_shows_small_returns_with_more_decimals(pendulum: Make, played: list[list[float]]) -> None:
