@@ -3,10 +3,9 @@
 This and what it imports need only numpy, so that exported policies act without torch.
 """
 
-import contextlib
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,48 +13,44 @@ from numpy.typing import ArrayLike
 from decision_rnn.data.layouts import Layout, numbered
 from decision_rnn.utils.errors import InputError
 
-State = list[np.ndarray]
-"""The state of environments: arrays with the environments first, in an order of the engine's own."""
-
-MAX_ENVIRONMENTS = 1 << 20
-"""Largest number of environments of an actor that is not made for a number of them: a large index takes memory for all
-indices below it."""
+State = TypeVar("State")
+"""The state of environments, batch first, as the subclass represents it."""
 
 
-class ActingLoop(ABC):
-    """Acts in one environment or many, with indices from 0, and keeps the state of each between calls.
+class ActingLoop(ABC, Generic[State]):
+    """Acts in one environment or many, and keeps their state between calls.
 
-    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout` and `action_layout`, and
-    `max_observation_dim`, the largest number of entries of an observation that is a vector, before they call this
-    class's `__init__`. An environment's actions do not depend on which others act with it, except for
-    their last digits.
+    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`,
+    `max_observation_dim`, the largest number of entries of an observation that is a vector, and `limited`, whether
+    something limits the return-to-go so that the target may be `auto`, before they call this class's `__init__`.
 
     Args:
         target_return: The target return of every environment until `reset` is given another.
         env: The environment to act in, for its number of environments and how they are reset.
-        num_envs: The number of environments, if there is no `env`; None if the first call determines it.
+        num_envs: The number of environments, if there is no `env`; None if the first call after a reset determines it.
 
     Raises:
         InputError: If the environment's spaces are not those that were trained on, or a number is invalid.
     """
 
     observation_layout: Layout
-    max_observation_dim: int
     action_layout: Layout
+    max_observation_dim: int
+    limited: bool
     _state: State
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
         if num_envs is not None and (not isinstance(num_envs, int | np.integer) or num_envs < 1):
-            raise InputError(f"num_envs is {num_envs!r:.100}: it must be a whole number of at least 1")
+            raise InputError(f"num_envs is {num_envs!r:.100}: expected a whole number of at least 1")
         self.num_envs, self._reset_by_next_step, self._expects_done = num_envs, True, False
         if env is not None:
             self._take_layout(env)
-        self._default_target = target_return
-        self._forget()
+        self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
+        self._first: np.ndarray | None = None  # until the number of environments is known
 
     @abstractmethod
     def initial_state(self, environments: int) -> State:
-        """The state before an episode's first step, in new arrays."""
+        """The state before an episode's first step."""
 
     @abstractmethod
     def step(
@@ -71,57 +66,37 @@ class ActingLoop(ABC):
             state: From `initial_state` or the previous call.
 
         Returns:
-            Actions, (batch, A), and the state to pass to the next call, in new arrays.
+            Actions, (batch, A), and the state to pass to the next call.
         """
 
-    def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
+    def reset(self, target_return: ArrayLike | None = None, done: ArrayLike | None = None) -> None:
         """Begin an episode: the next observation is its first, and the reward passed with it is ignored.
 
         Args:
-            target_return: The target return from now on, a number or one for each of these environments, in the order
-                of `index`, or `auto`, which as a number is infinity; unchanged if left out.
-            index: The environments: distinct indices from 0, or a mask (num_envs,) bool; all if left out.
+            target_return: The target return from now on: a number, `auto` (infinity as a number), or one for each
+                environment, (num_envs,); unchanged if left out.
+            done: (num_envs,) bool, the environments in which an episode begins; all if left out.
 
         Raises:
-            InputError: If `index` is invalid, or a return is not finite.
+            InputError: If a target return is not finite, or `auto` where nothing limits the return-to-go.
         """
-        targets = None
+        targets = self._target_return if target_return is None else self._targets(target_return)
+        if done is None or self._first is None:
+            self._target_return, self._first = targets, None
+            return
+        mask = np.broadcast_to(np.asarray(done, bool), self._first.shape)
         if target_return is not None:
-            with contextlib.suppress(TypeError, ValueError):
-                auto = isinstance(target_return, str) and target_return == "auto"
-                targets = np.asarray(math.inf if auto else target_return, np.float32)
-            if targets is None or targets.ndim > 1 or not (np.isfinite(targets) | (targets == math.inf)).all():
-                raise InputError(
-                    f"target_return is {target_return!r:.100}: it must be auto or a finite number, or one number for "
-                    "each environment"
-                )
-        if index is not None:
-            rows = self._rows(index)
-        elif targets is not None and targets.ndim:
-            rows = np.arange(self._settle(len(targets), "target returns"))
-        else:
-            rows = np.arange(len(self._first))
-            self._default_target = self._default_target if targets is None else float(targets)
-        if targets is not None:
-            if targets.ndim and len(targets) != len(rows):
-                raise InputError(f"target_return has {len(targets)} numbers for {len(rows)} environments")
-            self._target[rows] = targets
-        self._first[rows] = True
+            self._check_count(targets.size, len(mask), "target returns")
+            self._target_return = self._target = np.where(mask, targets, self._target)
+        self._first = self._first | mask
 
-    def act(
-        self,
-        observation: ArrayLike,
-        reward: ArrayLike = 0.0,
-        index: ArrayLike | None = None,
-        done: ArrayLike | None = None,
-    ) -> np.ndarray:
+    def act(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
         """The actions for observations.
 
         Args:
             observation: (O,), or (num_envs, O); of a space that is not a vector, a value, or values with the
                 environments first in every part, as a vector environment gives them.
             reward: The reward of the previous action: a number, or (num_envs,).
-            index: The environments to step, in the order of the observations; all if left out.
             done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,). An actor
                 that was given a vector environment needs it, since that resets itself; False leaves it to `reset`.
 
@@ -130,129 +105,102 @@ class ActingLoop(ABC):
             in the shape of the space; a new array.
 
         Raises:
-            InputError: If an argument has a different shape or is invalid, or an entry of an observation, or the reward
-                within an episode, is not a finite number: the state is then unchanged, and the next call goes on.
+            InputError: If an observation has another shape, or it or the reward within an episode is not finite: the
+                state is then unchanged.
         """
-        layout, free = self.observation_layout, self.num_envs is None or index is not None
-        if layout.flat:
-            observations = _numbers(observation, "observation", np.float32)
-            single = observations.ndim == 1 and free
-            batch = observations[None] if single else observations
-            if batch.ndim != 2 or not layout.size <= batch.shape[1] <= self.max_observation_dim:
-                needed = tuple(size for size in (self.num_envs, layout.size) if size is not None)
-                raise InputError(f"the observation has shape {observations.shape} where the agent needs {needed}")
-        else:
-            single = free and layout.holds_one(observation, "the observation")
-            row = (
-                layout.row(observation, "the observation")[None]
-                if single
-                else layout.rows(observation, "the observation")
-            )
-            batch = row.astype(np.float32, copy=False)
-        rows = None if index is None else self._rows(index)
-        count = self._settle(len(batch), "observations") if rows is None else len(rows)
-        if len(batch) != count:
-            raise InputError(f"there are {len(batch)} observations for {count} environments of index")
-        rewards = _per_row(reward, count, "reward", np.float32)
-        ended = None if done is None else _per_row(done, count, "done", np.bool_)
-        if not count:
-            return self._values(np.zeros((0, self.action_layout.size), np.float32))
-        where = slice(None) if rows is None else rows
-        next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
-        first = self._first[where]
-        if ended is None and self._expects_done and not first.any():
+        observations, single = self._rows(observation)
+        count = len(observations)
+        if self._first is None:
+            self._begin(count)
+        assert self._first is not None
+        if count != len(self._first):
+            raise InputError(f"got {count} observations for {len(self._first)} environments")
+        rewards = np.broadcast_to(np.asarray(reward, np.float32), (count,))
+        ended = None if done is None else np.broadcast_to(np.asarray(done, bool), (count,))
+        if ended is None and self._expects_done and not self._first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
-        if ended is not None and not next_step:
-            first = first | ended
-        _check_finite(batch, rewards, first, layout)
-        self._first[where] = first
-        if rows is None:
-            actions = self._act_all(batch, rewards)
-        else:
-            state = [part[rows] for part in self._state]
-            actions, stepped = self.step(batch, rewards, self._first[rows], self._target[rows], state)
-            for part, new in zip(self._state, stepped, strict=True):
-                part[rows] = new
-        self._first[where] = ended if next_step and ended is not None else False
-        values = self._values(actions)
+        by_next_step = self._reset_by_next_step and not single
+        first = self._first if ended is None or by_next_step else self._first | ended
+        _check_finite(observations, rewards, first, self.observation_layout)
+        actions = self._advance(observations, rewards, first)
+        self._first = ended if by_next_step and ended is not None else np.zeros(count, bool)
+        values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
     def __call__(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
-        """`act` in all environments."""
-        return self.act(observation, reward, done=done)
+        """As `act`."""
+        return self.act(observation, reward, done)
 
-    def _values(self, actions: np.ndarray) -> np.ndarray:
-        return self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
-
-    def _act_all(self, observations: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-        actions, self._state = self.step(observations, rewards, self._first, self._target, self._state)
+    def _advance(self, observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> np.ndarray:
+        actions, self._state = self.step(observations, rewards, first, self._target, self._state)
         return actions
 
-    def _forget(self) -> None:
-        """Forget all episodes, and the number of environments unless the actor is made for it."""
-        self._target, self._first, self._state = np.zeros(0, np.float32), np.zeros(0, bool), self.initial_state(0)
-        if self.num_envs is not None:
-            self._grow(self.num_envs)
+    def _begin(self, count: int) -> None:
+        """Begin an episode in so many environments."""
+        if self.num_envs not in (None, count):
+            raise InputError(f"got {count} observations for {self.num_envs} environments")
+        self._check_count(self._target_return.size, count, "target returns")
+        self._target = np.broadcast_to(self._target_return, (count,))
+        self._first, self._state = np.ones(count, bool), self.initial_state(count)
 
-    def _settle(self, count: int, what: str) -> int:
-        """Settle the number of environments; InputError if it is settled already and is another."""
-        if not len(self._first):
-            self._grow(count)
-        if count != len(self._first):
+    def _targets(self, target_return: ArrayLike) -> np.ndarray:
+        try:
+            auto = isinstance(target_return, str) and target_return == "auto"
+            targets = np.asarray(math.inf if auto else target_return, np.float32)
+        except (TypeError, ValueError):
+            raise InputError(f"target_return is {target_return!r:.100}: expected auto or numbers") from None
+        self._check_count(targets.size, self.num_envs or targets.size, "target returns")
+        if not (np.isfinite(targets) | (np.isposinf(targets) & self.limited)).all():
             raise InputError(
-                f"there are {count} {what} for {len(self._first)} environments: give one for each, or name the "
-                "environments by index"
+                f"target_return is {target_return!r:.100}: expected a finite number"
+                + (" or auto" if self.limited else ", since nothing limits the return-to-go")
             )
-        return count
+        return targets
 
-    def _rows(self, index: ArrayLike) -> np.ndarray:
-        """The environments selected by `index`, (rows,) int64 in its order; new ones begin their first episode."""
-        limit = MAX_ENVIRONMENTS if self.num_envs is None else self.num_envs
-        with contextlib.suppress(ValueError):  # rows of different lengths
-            rows = np.atleast_1d(index)
-            if rows.dtype == np.bool_ and rows.shape == self._first.shape:
-                rows = np.flatnonzero(rows)
-            if not rows.size:
-                return np.zeros(0, np.int64)
-            whole = rows.ndim == 1 and rows.dtype.kind in "iu"
-            if whole and 0 <= rows.min() <= rows.max() < limit and len(np.unique(rows)) == len(rows):
-                self._grow(max(int(rows.max()) + 1, len(self._first)))
-                return rows.astype(np.int64)
-        raise InputError(
-            f"index is {index!r:.100}: give a mask, or the indices of different environments, from 0 to {limit - 1}"
-        )
+    @staticmethod
+    def _check_count(values: int, environments: int, name: str) -> None:
+        if values not in (1, environments):
+            raise InputError(f"got {values} {name} for {environments} environments")
 
-    def _grow(self, environments: int) -> None:
-        """Make room for that many environments; those that are there already keep their state."""
-        more = environments - len(self._first)
-        if more:
-            self._target = np.append(self._target, np.full(more, self._default_target, np.float32))
-            self._first = np.append(self._first, np.ones(more, bool))
-            pairs = zip(self._state, self.initial_state(more), strict=True)
-            self._state = [np.concatenate(pair) for pair in pairs]
+    def _rows(self, observation: ArrayLike) -> tuple[np.ndarray, bool]:
+        """Observations as rows, (environments, O) float32, and whether there was only one, without the batch."""
+        layout = self.observation_layout
+        if not layout.flat:
+            single = self.num_envs is None and layout.holds_one(observation, "the observation")
+            row_or_rows = layout.row if single else layout.rows
+            rows = np.atleast_2d(row_or_rows(observation, "the observation"))
+            return rows.astype(np.float32, copy=False), single
+        try:
+            array = np.asarray(observation, np.float32)
+        except (TypeError, ValueError):
+            raise InputError(f"the observation is {observation!r:.100}: expected numbers") from None
+        single = array.ndim == 1 and self.num_envs is None
+        rows = array[None] if single else array
+        if rows.ndim != 2 or not layout.size <= rows.shape[1] <= self.max_observation_dim:
+            expected = tuple(size for size in (self.num_envs, layout.size) if size is not None)
+            raise InputError(f"the observation has shape {array.shape}, expected {expected}")
+        return rows, single
 
     def _take_layout(self, env: Any) -> None:
-        """Check the sizes of an environment, and take how many there are and how they are reset."""
+        """Check the spaces of an environment, and take how many there are and how they are reset."""
         if not hasattr(env, "metadata") or not hasattr(env, "action_space"):
             raise InputError(f"env is {env!r:.100}: give what gymnasium.make or make_vec returned")
-        found = env.num_envs if hasattr(env, "single_observation_space") else None
-        if self.num_envs not in (None, found):
-            raise InputError(f"num_envs is {self.num_envs} where the environment has {found}: leave it out")
+        count = env.num_envs if hasattr(env, "single_observation_space") else None
+        if self.num_envs not in (None, count):
+            raise InputError(f"num_envs is {self.num_envs} where the environment has {count}: leave it out")
         mode = env.metadata.get("autoreset_mode", "NextStep")
-        self._expects_done = found is not None
-        self.num_envs, self._reset_by_next_step = found, getattr(mode, "value", mode) == "NextStep"
+        self._expects_done = count is not None
+        self.num_envs, self._reset_by_next_step = count, getattr(mode, "value", mode) == "NextStep"
         for kind, layout, most in (
             ("observation", self.observation_layout, self.max_observation_dim),
             ("action", self.action_layout, self.action_layout.size),
         ):
             space = getattr(env, f"single_{kind}_space", None) or getattr(env, f"{kind}_space")
-            there = Layout.of_space(space, f"{kind}s")
-            vectors = layout.flat and there.flat and layout.size <= there.size <= most
-            if there != layout and not vectors:
-                other = "" if layout.flat else " in another space"
+            other = Layout.of_space(space, f"{kind}s")
+            vectors = layout.flat and other.flat and layout.size <= other.size <= most
+            if other != layout and not vectors:
                 raise InputError(
-                    f"the agent was trained on {kind}s of {layout.size} numbers{other}, where the environment "
-                    f"has {space}"
+                    f"the agent was trained on {kind}s of {layout.size} numbers, where the environment has {space}"
                 )
 
 
@@ -265,26 +213,5 @@ def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarr
     for name, values in (("observation", observations), ("reward", np.where(first, 0, rewards)[:, None])):
         for row, entry in np.argwhere(~np.isfinite(values)):
             place = f" of environment {row}" if len(values) > 1 else ""
-            named = numbered(entry, layout.names)
-            which = f"entry {named} of the observation" if name == "observation" else "the reward"
-            raise InputError(
-                f"{which}{place} is {values[row, entry]}: give a finite number; the agent's state is unchanged"
-            )
-
-
-def _numbers(value: ArrayLike, name: str, dtype: type) -> np.ndarray:
-    """A value as an array; InputError if it holds no numbers, or rows of different lengths."""
-    try:
-        return np.asarray(value, dtype)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is {value!r:.100}: it must hold numbers, as many in every row") from None
-
-
-def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray:
-    """One number per environment; a single number is broadcast."""
-    array = _numbers(value, name, dtype)
-    if array.shape == (count,):
-        return array
-    if array.size != 1:
-        raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
-    return array.repeat(count)
+            which = "the reward" if name == "reward" else f"entry {numbered(entry, layout.names)} of the observation"
+            raise InputError(f"{which}{place} is {values[row, entry]}: give a finite number; the state is unchanged")

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from numpy.typing import ArrayLike
 
 from decision_rnn.data.layouts import Layout
-from decision_rnn.deploy.acting import ActingLoop, State
+from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.utils.errors import InputError, one_line
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
@@ -34,13 +33,15 @@ STEP = {"obs": "float32", "reward": "float32", "reset": "bool", "target_return":
 """The inputs in front of those of the state, with their dtypes."""
 
 
-class Policy(ActingLoop):
+State = list[np.ndarray]
+
+
+class Policy(ActingLoop[State]):
     """An exported policy, with the state of every environment that it acts in.
 
-    For one environment, call `act(observation, reward)` with an observation (O,); for many, numbered from 0, with
-    observations (num_envs, O). You can begin a new episode in any of them, `reset(index=[3])`, or step some without the
-    others, `act(observations, rewards, index=[5, 2])`. `policy(observation, reward, done)` also begins the episodes
-    that follow those that have ended, as `decision_rnn.EnvironmentActor` does.
+    For one environment, call `act(observation, reward)` with an observation (O,); for many with observations (num_envs,
+    O). `act(observation, reward, done)` also begins the episodes that follow those that have ended, as
+    `decision_rnn.EnvironmentActor` does.
 
     A policy must not be shared between threads; a copy, by `copy.deepcopy` or pickling, starts without state.
 
@@ -68,7 +69,6 @@ class Policy(ActingLoop):
         ...     done = terminated or truncated
     """
 
-    _bound: np.ndarray | None = None
     _bindings: list[Any]
     _next_state: State
 
@@ -91,7 +91,7 @@ class Policy(ActingLoop):
             self._set_layout()
             target = self.metadata["target_return"]
             self.default_target = math.inf if target["default"] == "auto" else float(target["default"])
-            self._auto = bool(target.get("auto"))
+            self.limited = bool(target.get("auto"))
         except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
@@ -114,25 +114,6 @@ class Policy(ActingLoop):
     def __reduce__(self) -> tuple[Any, ...]:
         return Policy, (self._data, self._source)
 
-    def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
-        """Begin an episode: the next observation is its first, and the reward passed with it is ignored.
-
-        Args:
-            target_return: The target return from now on, a number or one for each of these environments, in the order
-                of `index`. If left out: the file's default if all begin, unchanged if `index` is given.
-            index: The environments: distinct indices from 0, or a mask (num_envs,) bool. If left out, all begin, and
-                the next call determines their number again.
-
-        Raises:
-            InputError: If `index` is invalid, or a return is not finite.
-        """
-        if index is None:
-            self._forget()
-            target_return = self.default_target if target_return is None else target_return
-        super().reset(target_return, index)
-        if not self._auto and (np.isposinf(self._target).any() or self._default_target == math.inf):
-            raise InputError("the target return is auto, but nothing limits what this policy sees: name a number")
-
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step, in the file's order; each (environments, ...)."""
         return [np.repeat(initial[None], environments, axis=0) for initial in self._initial]
@@ -145,35 +126,32 @@ class Policy(ActingLoop):
         actions, *after = _run(self._source, self._session.run, self._outputs, inputs)
         return actions, after
 
-    def _act_all(self, observations: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+    def _advance(self, observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> np.ndarray:
         """As inherited, with the arrays bound to the session once, so that calls do not copy the state: it is stored
         twice, and each call reads one copy and writes the other, in turn."""
-        if self._bound is not self._first:  # the environments are others
-            self._bind()
-        self._observation[...], self._reward[...] = observations, rewards
+        for array, value in zip(self._buffers, (observations, rewards, first, self._target), strict=True):
+            array[...] = value
         _run(self._source, self._session.run_with_iobinding, self._bindings[0])
         self._state, self._next_state = self._next_state, self._state
         self._bindings.reverse()
         return self._actions.copy()
 
-    def _bind(self) -> None:
-        count = len(self._first)
-        self._observation = np.zeros((count, self.observation_layout.size), "f4")
-        self._reward = np.zeros(count, "f4")
+    def _begin(self, count: int) -> None:
+        super()._begin(count)
+        observations = np.zeros((count, self.observation_layout.size), "f4")
+        self._buffers = (observations, np.zeros(count, "f4"), np.zeros(count, bool), np.zeros(count, "f4"))
         self._actions = np.zeros((count, self.action_layout.size), "f4")
         self._next_state = [np.zeros_like(part) for part in self._state]
-        inputs = (self._observation, self._reward, self._first, self._target)
         self._bindings = []
         for before, after in ((self._state, self._next_state), (self._next_state, self._state)):
             binding = self._session.io_binding()
             for names, arrays, bind in (
-                (self._inputs, (*inputs, *before), binding.bind_input),
+                (self._inputs, (*self._buffers, *before), binding.bind_input),
                 (self._outputs, (self._actions, *after), binding.bind_output),
             ):
                 for name, array in zip(names, arrays, strict=True):
                     bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
             self._bindings.append(binding)
-        self._bound = self._first
 
     def _set_layout(self) -> None:
         """Take inputs, outputs and state from the graph; raises various errors if they are not a policy's."""

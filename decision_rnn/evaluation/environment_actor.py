@@ -1,6 +1,5 @@
 """An agent in your own loop: one environment or many, NumPy in and out, resets at any time."""
 
-import math
 import sys
 from typing import Literal
 
@@ -9,16 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from decision_rnn.deploy.acting import ActingLoop, State
+from decision_rnn.agent import ActingState
+from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.evaluation.actor import actor_of
-from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import check_conditioned, check_limited, default_return
+from decision_rnn.evaluation.targets import check_conditioned, default_return
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.configuration import evaluation_settings
 from decision_rnn.utils.errors import InputError
 
 
-class EnvironmentActor(ActingLoop):
+class EnvironmentActor(ActingLoop[ActingState]):
     """The agent for your own loop; `run.actor(target_return)` makes one.
 
     It carries the agent's memory between calls. One environment: observations (O,), rewards a number, actions (A,)
@@ -80,38 +79,38 @@ class EnvironmentActor(ActingLoop):
         if not isinstance(trained, TrainedAgent):
             raise InputError(f"{type(trained).__name__} is not an agent: give what load_agent returned, or run.agent")
         settings = evaluation_settings(trained.config.evaluation, inference=inference, window=window)
-        self._config = trained.config
-        agent, self._actor = trained.agent, actor_of(trained.agent, settings)
-        self._layout = self._actor.initial_state(torch.zeros(1))
+        self._config, agent = trained.config, trained.agent
+        self._actor = actor_of(agent, settings)
         self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
         # An agent with an observation mask knows only the minimum size of an observation.
         self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
+        self.limited = bool(getattr(trained.config.condition_options, "limited", False))
         super().__init__(default_return(trained.config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:
             self.reset(target_return)
 
-    def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
-        """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning, and for
-        `auto` if nothing limits what the agent sees."""
+    def reset(self, target_return: ArrayLike | None = None, done: ArrayLike | None = None) -> None:
+        """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning."""
         if target_return is not None:
             check_conditioned(self._config)
-        super().reset(target_return, index)
-        if np.isposinf(self._target).any() or self._default_target == math.inf:
-            check_limited(self._config.condition_options)
+        super().reset(target_return, done)
 
-    def initial_state(self, environments: int) -> State:
-        """The state before an episode's first step: the parts of the agent's state, each (environments, ...)."""
-        with torch.inference_mode():
-            return [part.numpy().copy() for part in self._actor.initial_state(torch.zeros(environments)).flatten()]
+    @torch.inference_mode()
+    def initial_state(self, environments: int) -> ActingState:
+        """The state before an episode's first step."""
+        return self._actor.initial_state(torch.zeros(environments))
 
+    @torch.inference_mode()
     def step(
-        self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target_return: np.ndarray, state: State
-    ) -> tuple[np.ndarray, State]:
+        self,
+        observation: np.ndarray,
+        reward: np.ndarray,
+        reset: np.ndarray,
+        target_return: np.ndarray,
+        state: ActingState,
+    ) -> tuple[np.ndarray, ActingState]:
         """One step of the agent, without the state that is kept between calls; see `ActingLoop.step`."""
-        with one_thread(), torch.inference_mode():
-            before = self._layout.unflatten(tuple(map(torch.from_numpy, state)))
-            if reset.any():
-                initial = self._actor.initial_state(torch.from_numpy(target_return))
-                before = before.reset(initial, torch.from_numpy(reset))
-            action, after, _ = self._actor.act(torch.from_numpy(observation), torch.from_numpy(reward), before)
-        return action.numpy().copy(), [part.numpy().copy() for part in after.flatten()]
+        if reset.any():
+            state = state.reset(self._actor.initial_state(torch.tensor(target_return)), torch.tensor(reset))
+        action, state, _ = self._actor.act(torch.tensor(observation), torch.tensor(reward), state)
+        return action.numpy(), state

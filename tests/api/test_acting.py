@@ -130,37 +130,26 @@ def test_vector_actor_acts_as_single_actors_in_every_autoreset_mode(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["inference"])
-def test_actor_resets_and_steps_some_environments_with_their_own_target_returns(
-    run: Run, protocol: dict[str, Any]
-) -> None:
+def test_actor_resets_some_environments_with_their_own_targets(run: Run, protocol: dict[str, Any]) -> None:
     generator = np.random.default_rng(0)
     observations, rewards = generator.normal(size=(12, 3, 2)), generator.normal(size=(12, 3))
     together = run.actor([90.0, 10.0, -50.0], num_envs=3, **protocol)
     rows = [run.actor(target, **protocol) for target in (90.0, 10.0, -50.0)]
     for t in range(12):
         if t == 4:
-            together.reset(index=[1])
+            together.reset(done=[False, True, False])
             rows[1].reset()
         if t == 7:
-            together.reset(target_return=[-20.0, 30.0], index=np.array([True, False, True]))
+            together.reset([-20.0, 5.0, 30.0], done=[True, False, True])
             rows[0].reset(-20.0)
-            rows[2].reset(target_return=30.0)
-        if t == 9:
-            together.reset([70.0, -70.0], index=[2, 0])
-            rows[2].reset(70.0)
-            rows[0].reset(-70.0)
-        if t % 5 == 3:
-            some = generator.permutation(3)[:2]
-            actions = together.act(observations[t, some], rewards[t, some], index=some)
-        else:
-            some = np.arange(3)
-            actions = together(observations[t], rewards[t])
-        alone = np.stack([rows[i](observations[t, i], rewards[t, i]) for i in some])
+            rows[2].reset(30.0)
+        actions = together(observations[t], rewards[t])
+        alone = np.stack([rows[i](observations[t, i], rewards[t, i]) for i in range(3)])
         assert actions.dtype == np.float32
         np.testing.assert_allclose(actions, alone, rtol=0, atol=2e-6)
 
 
-def test_actor_default_target_return_is_best(run: Run) -> None:
+def test_actor_default_target_return_is_auto(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
     assert (run.actor()(observation) == run.actor("auto")(observation)).all()
     assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
@@ -169,24 +158,17 @@ def test_actor_default_target_return_is_best(run: Run) -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda run: run.actor(float("nan")), "finite"),
+        (lambda run: run.actor(float("nan")), "target_return"),
         (lambda run: run.actor([1.0, 2.0], num_envs=3), "3 environments"),
-        (lambda run: run.actor(num_envs=0), "at least 1"),
-        (lambda run: run.actor(num_envs="two"), "num_envs is 'two': it must be a whole number"),
-        (lambda run: run.actor()(["x", "y"]), "observation is ['x', 'y']: it must hold numbers"),
-        (lambda run: run.actor()(np.zeros(2), "much"), "reward is 'much': it must hold numbers"),
+        (lambda run: run.actor(num_envs="two"), "num_envs"),
+        (lambda run: run.actor()(["x", "y"]), "observation"),
         (lambda run: run.actor(env=gymnasium.make("Pendulum-v1")), "observations of 2 numbers"),
-        (lambda run: run.actor(env=gymnasium.make_vec(CAR, num_envs=2), num_envs=3), "where the environment has 2"),
-        (lambda run: run.actor()(np.zeros(3)), "(3,) where the agent needs (2,)"),
-        (lambda run: run.actor(num_envs=2)(np.zeros((2, 2)), np.zeros(3)), "reward has shape (3,)"),
-        (lambda run: run.actor(num_envs=2).reset(index=[5]), "from 0 to 1"),
-        (lambda run: run.actor(num_envs=2).reset(index=[[0], [0, 1]]), "from 0 to 1"),
-        (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "different environments"),
-        (lambda run: run.actor().act(np.zeros((2, 2)), index=[0, 1, 2]), "2 observations for 3"),
+        (lambda run: run.actor(env=gymnasium.make_vec(CAR, num_envs=2), num_envs=3), "num_envs"),
+        (lambda run: run.actor()(np.zeros(3)), "(2,)"),
+        (lambda run: run.actor(num_envs=2)(np.zeros((3, 2))), "2 environments"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
-        (lambda run: run.actor(inference="windows"), "inference is 'windows': it must be recurrent or window"),
-        (lambda run: run.actor(inference="window", window=0), "window is 0: it must be a whole number of at least 1"),
-        (lambda run: run.actor(window=7), "window is 7 but the state is carried"),
+        (lambda run: run.actor(inference="windows"), "inference"),
+        (lambda run: run.actor(window=7), "window"),
     ],
 )
 def test_actor_invalid_arguments_raise_input_error(run: Run, call: Any, told: str) -> None:

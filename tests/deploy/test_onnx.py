@@ -74,7 +74,8 @@ def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
             observations = generator.normal(0, 1.5, (BATCH, 11)).astype(np.float32)
             rewards = generator.normal(2, 1, BATCH).astype(np.float32)
             reset = (generator.random(BATCH) < 0.005) & (t > 0)
-            policy.reset(index=np.flatnonzero(reset))
+            if t:
+                policy.reset(done=reset)
             actions = policy.act(observations, rewards)
             state = state.reset(agent.initial_state(torch.from_numpy(targets)), torch.from_numpy(reset))
             expected, state, _ = agent.act(torch.from_numpy(observations), torch.from_numpy(rewards), state)

@@ -29,52 +29,46 @@ ACTIONS_OF_0_2 = [
 ]
 
 
-def test_policy_act_with_index_of_random_subsets_equals_each_environment_alone(policy_path: Path) -> None:
-    """Each environment's episodes are first played alone, with its own noise and targets, then among the others."""
+def test_policy_in_many_environments_acts_as_in_each_alone(policy_path: Path) -> None:
+    """With targets and resets of their own."""
     generator = np.random.default_rng(0)
-    steps = generator.integers(3, 9, ENVIRONMENTS)
-    observations = generator.normal(0, 2, (ENVIRONMENTS, 9, 11)).astype(np.float32)
-    rewards = generator.normal(2, 1, (ENVIRONMENTS, 9)).astype(np.float32)
+    observations = generator.normal(0, 2, (9, ENVIRONMENTS, 11)).astype(np.float32)
+    rewards = generator.normal(2, 1, (9, ENVIRONMENTS)).astype(np.float32)
     targets = generator.uniform(-100, 4000, ENVIRONMENTS).astype(np.float32)
-    second = generator.integers(0, 9, ENVIRONMENTS)  # the step of its reset, if it is reached
-
+    resets = generator.random((9, ENVIRONMENTS)) < 0.2
     alone, policy = [], Policy.load(policy_path)
     for i in range(ENVIRONMENTS):
         policy.reset(targets[i])
-        actions = []
-        for t in range(steps[i]):
-            if t == second[i]:
+        for t in range(9):
+            if resets[t, i]:
                 policy.reset(2 * targets[i])
-            actions.append(policy.act(observations[i, t], rewards[i, t]))
-        alone.append(np.array(actions))
-
-    policy.reset()
-    taken = np.zeros(ENVIRONMENTS, np.int64)
-    while (left := np.flatnonzero(taken < steps)).size:
-        some = generator.permutation(left)[: int(generator.integers(1, 400))]
-        anew, first = some[taken[some] == second[some]], some[taken[some] == 0]
-        policy.reset(targets[first], index=first)
-        policy.reset(2 * targets[anew], index=anew)
-        t = taken[some]
-        actions = policy.act(observations[some, t], rewards[some, t], index=some)
-        for i, action in zip(some, actions, strict=True):
-            np.testing.assert_allclose(action, alone[i][taken[i]], rtol=0, atol=1e-6)
-        taken[some] += 1
+            alone.append(policy.act(observations[t, i], rewards[t, i]))
+    expected = np.reshape(alone, (ENVIRONMENTS, 9, 3))
+    policy.reset(targets)
+    policy.act(observations[0])
+    policy.reset()  # begins again, with the same targets
+    for t in range(9):
+        if t:
+            policy.reset(2 * targets, done=resets[t])
+        elif resets[0].any():
+            policy.reset(np.where(resets[0], 2 * targets, targets))
+        np.testing.assert_allclose(policy.act(observations[t], rewards[t]), expected[:, t], rtol=0, atol=1e-6)
 
 
-def test_policy_reset_restores_the_default_target_and_with_index_keeps_the_target(policy_path: Path) -> None:
+def test_policy_reset_keeps_the_target_if_none_is_given(policy_path: Path) -> None:
     policy, observation = Policy.load(policy_path), np.ones(11)
-    asked_default = policy.act(observation)
+    default = policy.act(observation)
     policy.reset(policy.default_target)
-    np.testing.assert_array_equal(policy.act(observation), asked_default)
+    np.testing.assert_array_equal(policy.act(observation), default)
     policy.reset(-500.0)
     other = policy.act(observation)
-    assert not np.array_equal(other, asked_default)
+    assert not np.array_equal(other, default)
     policy.act(observation, 3.0)
-    policy.reset(index=[0])  # resets the same environment with the same target
-    np.testing.assert_array_equal(policy.act(observation), other)
     policy.reset()
-    np.testing.assert_array_equal(policy.act(observation), asked_default)
+    np.testing.assert_array_equal(policy.act(observation), other)
+    assert policy.act(np.ones((1, 11))).shape == (1, 3)
+    policy.reset()
+    assert policy.act(np.ones((4, 11))).shape == (4, 3)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, None])
@@ -117,7 +111,7 @@ def test_policy_exported_by_version_0_2_acts_as_it_did() -> None:
     policy.reset([3600.0, 500.0])
     for t, expected in enumerate(ACTIONS_OF_0_2):
         if t == 3:
-            policy.reset(index=[1])
+            policy.reset(done=[False, True])
         actions = policy.act(generator.normal(size=(2, 11)), generator.normal(size=2))
         np.testing.assert_allclose(actions, expected, rtol=0, atol=1e-6)
 
@@ -126,7 +120,7 @@ def test_policy_exported_by_version_0_2_acts_as_it_did() -> None:
 def test_policy_with_done_acts_as_the_actor_of_its_agent(
     trained: TrainedAgent, policy_path: Path, mode: AutoresetMode
 ) -> None:
-    """In a vector environment of each mode, with episodes that end at different steps, and steps of some rows."""
+    """In a vector environment of each mode, with episodes that end at different steps."""
     envs = gymnasium.make_vec("Hopper-v5", num_envs=3, vector_kwargs={"autoreset_mode": mode})
     policy, actor = Policy.load(policy_path, env=envs), EnvironmentActor(trained, policy_target := 1500.0, env=envs)
     policy.reset(policy_target)
@@ -136,13 +130,8 @@ def test_policy_with_done_acts_as_the_actor_of_its_agent(
         done = generator.random(3) < 0.1
         if t == 30:
             for each in (policy, actor):
-                each.reset([100.0, 200.0], index=[2, 0])
-        if t % 3:
-            actions = [each(observations, rewards, done) for each in (policy, actor)]
-        else:
-            some = generator.permutation(3)[:2]
-            arguments = {"index": some, "done": done[some]}
-            actions = [each.act(observations[some], rewards[some], **arguments) for each in (policy, actor)]
+                each.reset([200.0, 0.0, 100.0], done=[True, False, True])
+        actions = [each(observations, rewards, done) for each in (policy, actor)]
         np.testing.assert_allclose(*actions, rtol=0, atol=1e-5)
 
 
@@ -151,13 +140,8 @@ def test_policy_with_done_acts_as_the_actor_of_its_agent(
     [
         (lambda policy: policy.act(np.ones(10)), "shape"),
         (lambda policy: policy.act(np.ones((2, 3, 11))), "shape"),
-        (lambda policy: policy.act(np.ones((3, 11)), np.ones(2)), "reward"),
-        (lambda policy: policy.act(np.ones((3, 11)), done=np.ones(2, bool)), "done"),
-        (lambda policy: policy.act(np.ones((2, 11)), index=[0, 1 << 40]), "from 0 to"),
-        (lambda policy: policy.act(np.ones((2, 11)), index=[0.5, 1.0]), "index"),
-        (lambda policy: policy.reset([1.0, 2.0], index=[0]), "environments"),
         (lambda policy: [policy.act(np.ones((4, 11))), policy.act(np.ones((5, 11)))], "5 observations for 4"),
-        (lambda policy: [policy.reset([1.0, 2.0]), policy.act(np.ones(11))], "1 observations for 2"),
+        (lambda policy: [policy.reset([1.0, 2.0]), policy.act(np.ones(11))], "1 environments"),
     ],
 )
 def test_policy_act_and_reset_refuse_invalid_arguments(policy_path: Path, call: object, word: str) -> None:
@@ -172,20 +156,20 @@ import sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
         root = name.partition(".")[0]
-        if root not in sys.stdlib_module_names and root not in ("decision_rnn", "numpy", "onnxruntime"):
+        if root not in sys.stdlib_module_names and root not in ("decision_rnn", "lazy_loader", "numpy", "onnxruntime"):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Blocked())
 from decision_rnn.deploy import Policy
 import numpy
 policy = Policy.load({str(policy_path)!r})
 policy.reset(target_return=1000)
-assert policy.act(numpy.zeros((2, 11)), index=[4, 2]).shape == (2, 3)
+assert policy.act(numpy.zeros((2, 11))).shape == (2, 3)
 others = {{name.partition(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names)
 print(sorted(name for name in others if not name.startswith("_")))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == "['decision_rnn', 'numpy', 'onnxruntime']"
+    assert run.stdout.strip() == "['decision_rnn', 'lazy_loader', 'numpy', 'onnxruntime']"
 
 
 def test_rollout_of_a_policy_is_identical_with_two_processes(policy_path: Path) -> None:
