@@ -181,6 +181,7 @@ def _draw_scores(axes: Axes, summary: Summary, dataset: ComparedDataset | None) 
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.grid(axis="x", linewidth=0.8)
     axes.set_axisbelow(True)
     if dataset is None or measure is None:

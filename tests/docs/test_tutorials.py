@@ -29,7 +29,6 @@ SIZES = {
         "--checkpoint_episodes": 1,
         "--seeds": 1,
     },
-    "report": {"--clips": 0},
     "play": {"--episodes": 1},
     "evaluate": {"--episodes": 1},
     "bench": {"--rounds": 1, "--steps": 3, "--lengths": 5},
