@@ -18,6 +18,8 @@ from importlib.metadata import version
 from itertools import pairwise
 
 import torch
+from decision_rnn.testing.check import STATEMENTS
+from decision_rnn.testing.harness import TOLERANCES
 from mambapy.mamba import MambaBlock, MambaConfig
 from minGRU_pytorch.minGRU import minGRU
 from minGRU_pytorch.minLSTM import minLSTM
@@ -31,8 +33,6 @@ from yet_another_retnet.retention import MultiScaleRetention
 
 from decision_rnn.backbones import SequenceMixer, State, reset_rows
 from decision_rnn.testing import Report, check_mixer
-from decision_rnn.testing.check import STATEMENTS
-from decision_rnn.testing.harness import TOLERANCES
 from decision_rnn.utils.files import write_atomically
 
 WIDTH = 8

@@ -19,7 +19,7 @@ from gymnasium.spaces import Box
 from small_cli import NAME, STEPS
 
 from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
-from decision_rnn.backbones.contract import BACKBONES
+from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
 from decision_rnn.data.dataset import Dataset

@@ -21,7 +21,6 @@ from decision_rnn.backbones import slstm as slstm
 from decision_rnn.backbones import transformer as transformer
 from decision_rnn.backbones.config import BACKBONES as BACKBONES
 from decision_rnn.backbones.config import BackboneConfig as BackboneConfig
-from decision_rnn.backbones.config import register as register
 from decision_rnn.backbones.config import register_backbone as register_backbone
 from decision_rnn.backbones.config import registered as registered
 from decision_rnn.backbones.config import registered_names as registered_names

@@ -10,19 +10,36 @@ Feng et al., "Attention as an RNN" (2024), section 3, with s_t = <q, k_t> / sqrt
 No exponent is ever above 0. The maximum is a scale on which o does not depend, so no gradient is taken through it; for
 given maxima, (a, c) is a linear recurrence.
 
-What differs: the maxima are computed first, then the recurrence (recurrence.py); the paper scans the triple.
+Deviations from the paper: the maxima are computed first, then the recurrence (recurrence.py); the paper scans the
+triple.
 """
 
 import torch
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import AarenConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.ops.running_max import earlier_max, running_max
+from decision_rnn.backbones.config import STRICT, BackboneConfig, PositiveInt, check_multiple, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.ops.recurrence import linear_recurrence, running_max
 
 
-@register(AarenConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class AarenConfig(BackboneConfig):
+    """Aaren, "Attention as an RNN".
+
+    Attributes:
+        heads: Attention heads, each with its own query.
+    """
+
+    name: str = "aaren"
+    heads: PositiveInt = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_multiple(self.width, self.heads)
+
+
+@register_backbone(AarenConfig)
 class Aaren(SequenceMixer):
     """State: the maximum m, (batch, heads), minus infinity before the first step; and a followed by c,
     (batch, heads, head width + 1)."""
@@ -46,11 +63,10 @@ class Aaren(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         before, sums = self.initial_state(len(x)) if state is None else state
         score, value = self._score_and_value(x)
-        top = running_max(score.detach(), before.detach(), reset)
-        decay = torch.exp(earlier_max(top, before, reset) - top).unsqueeze(-1).expand_as(value)
-        sums = linear_recurrence(
-            decay.flatten(2), (value * torch.exp(score - top).unsqueeze(-1)).flatten(2), sums.flatten(1), reset
-        ).unflatten(2, (self.heads, -1))
+        top, earlier = running_max(score, before, reset)
+        decay = torch.exp(earlier - top).unsqueeze(-1).expand_as(value)  # zero at resets, where `earlier` is -inf
+        drive = value * torch.exp(score - top).unsqueeze(-1)
+        sums = linear_recurrence(decay.flatten(2), drive.flatten(2), sums.flatten(1)).unflatten(2, (self.heads, -1))
         return self._output(sums), (top[:, -1].clone(), sums[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

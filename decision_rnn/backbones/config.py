@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from decision_rnn.utils.parsing import STRICT, PositiveInt
+from decision_rnn.utils.parsing import STRICT as STRICT
+from decision_rnn.utils.parsing import PositiveInt as PositiveInt
 from decision_rnn.utils.registry import Class, Registry
 
 
@@ -50,4 +51,7 @@ def register_backbone(config: type[BackboneConfig]) -> Callable[[Class], Class]:
     return BACKBONES.register(config)
 
 
-register = register_backbone  # until the layers' modules use the public name
+def check_multiple(width: int, factor: int) -> None:
+    """Raise ValueError unless `backbone.width` is a multiple of what `backbone.heads` requires."""
+    if width % factor:
+        raise ValueError(f"backbone.width {width} must be a multiple of {factor}, for backbone.heads")

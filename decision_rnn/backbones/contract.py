@@ -1,22 +1,17 @@
 """The interface of a sequence layer.
 
-The contract, checked by decision_rnn/testing/ for every registered mixer in tests/backbones/: `forward` over T steps, T
-calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
-state and gradients, with resets anywhere.
+The contract, which `decision_rnn.testing.check_mixer` and tests/contract/ check: `forward` over T steps, T calls of
+`step`, and any split of the T steps into chunks with the state carried give the same outputs, final state and
+gradients, with resets anywhere.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-
-from decision_rnn.backbones.config import BACKBONES as BACKBONES
-from decision_rnn.backbones.config import BackboneConfig as BackboneConfig
-from decision_rnn.backbones.config import register as register
-from decision_rnn.backbones.config import registered as registered
-from decision_rnn.backbones.config import registered_names as registered_names
 
 State = tuple[Tensor, ...]
 """A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
@@ -25,12 +20,12 @@ State = tuple[Tensor, ...]
 class SequenceMixer(nn.Module, ABC):
     """A causal map over time, run in parallel for training and one step at a time for acting.
 
-    The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A mixer
+    The stack calls `forward` on segments of many episodes laid end to end and `step` once per environment step. A mixer
     is created as `Mixer(config)`, where `config` is of the class it was registered with.
 
     `forgets_slowly` means that the mixer's memory fades over hundreds of steps or never, for layers whose configuration
-    has no half-lives (time_scales.py). If it is trained on short slices that start from the initial state, then a state
-    carried over a whole episode leaves the range it was trained on.
+    has no half-lives (time_scales.py). If it is trained on short segments that start from the initial state, then a
+    state carried over a whole episode leaves the range it was trained on.
     """
 
     forgets_slowly: ClassVar[bool] = False
@@ -41,7 +36,7 @@ class SequenceMixer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        """Map a slice of time in parallel.
+        """Map a segment of time in parallel.
 
         Args:
             x: (batch, time, width).
@@ -72,17 +67,7 @@ class SequenceMixer(nn.Module, ABC):
 def steps(
     module: SequenceMixer, x: Tensor, state: State | None = None, reset: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """Run a mixer as in acting: one `step` after the other, resetting rows between them.
-
-    Args:
-        module: The mixer.
-        x: (batch, time, width).
-        state: The state before the first step; the initial state if left out.
-        reset: (batch, time) bool, true where an episode begins.
-
-    Returns:
-        As for `SequenceMixer.forward`.
-    """
+    """Run a mixer as in acting, one `step` after the other; arguments and result as for `SequenceMixer.forward`."""
     initial, outputs = module.initial_state(len(x)), []
     state = initial if state is None else state
     for t in range(x.shape[1]):
@@ -104,3 +89,17 @@ def reset_rows(state: State, initial: State, reset: Tensor) -> State:
         part if part is start else torch.where(reset[(..., *[None] * (part.dim() - 1))], start, part)
         for part, start in zip(state, initial, strict=True)
     )
+
+
+def weight_matrices(module: nn.Module) -> set[nn.Parameter]:
+    """The weights of a module's linear and recurrent layers: what an optimiser of matrices, such as Muon, may take.
+
+    Other parameters with two dimensions, such as a convolution's taps, queries or peepholes, are tables of vectors.
+    """
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear | nn.RNNBase)]
+    return {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """Turn autocast off on the device of x; without autocast nothing, which saves ten microseconds a step."""
+    return torch.autocast(x.device.type, enabled=False) if torch.is_autocast_enabled(x.device.type) else nullcontext()

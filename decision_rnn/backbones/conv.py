@@ -6,19 +6,35 @@ Kim et al., "Decision ConvFormer: Local Filtering in MetaFormer is Sufficient fo
 
 Only the MLP of the shared block mixes channels. A stack of `layers` sees layers * (kernel - 1) + 1 steps.
 
-What differs: the paper's sequence has three tokens a step (return, observation, action), each with its own filter; its
-kernel of 6 tokens sees two steps. Here a step is one token, so that there is one filter and a kernel of 6 sees six
+Deviations from the paper: its sequence has three tokens a step (return, observation, action), each with its own filter;
+its kernel of 6 tokens sees two steps. Here a step is one token, so that there is one filter and a kernel of 6 sees six
 steps. With `agent.tokens interleaved` and `agent.previous_action true` there are three tokens a step as in the paper,
-all with the same filter.
-The block's MLP has ReLU rather than GELU, and positions are only embedded with `agent.timestep_embedding`.
+all with the same filter. The block's MLP has ReLU rather than GELU, and positions are only embedded with
+`agent.timestep_embedding`.
 """
 
-from decision_rnn.backbones.built_in import ConvConfig
-from decision_rnn.backbones.contract import register
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from decision_rnn.backbones.config import STRICT, BackboneConfig, register_backbone
 from decision_rnn.backbones.convolution import CausalConvolution
 
 
-@register(ConvConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ConvConfig(BackboneConfig):
+    """Conv, "Decision ConvFormer".
+
+    Attributes:
+        kernel: Number of steps that an output sees, including its own.
+    """
+
+    name: str = "conv"
+    kernel: Annotated[int, Field(ge=2)] = 6
+
+
+@register_backbone(ConvConfig)
 class Conv(CausalConvolution):
     """State: the last `kernel` - 1 inputs, oldest first, (batch, kernel - 1, width)."""
 

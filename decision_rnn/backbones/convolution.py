@@ -3,17 +3,14 @@
 y_t = b + sum_{j < window} w_j * x_{t-j}            zeros before an episode's first step
 """
 
-from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import SequenceMixer, State
-from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.first_order import first_order
-
-BLOCK = 256
 
 
 class CausalConvolution(SequenceMixer):
@@ -31,45 +28,46 @@ class CausalConvolution(SequenceMixer):
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
 
     def initial_state(self, batch_size: int) -> State:
-        return _zeros(self.weight, batch_size)
+        width, window = self.weight.shape
+        return (self.weight.new_zeros(batch_size, window - 1, width),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return convolve(self.weight, self.bias, x, state, reset)
+        (past,) = self.initial_state(len(x)) if state is None else state
+        y, past = convolve(self.weight, self.bias, x, past, reset)
+        return y, (past,)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return convolve_step(self.weight, self.bias, x, state[0])
+        y, past = convolve_step(self.weight, self.bias, x, state[0])
+        return y, (past,)
 
 
-def convolve(
-    weight: Tensor, bias: Tensor, x: Tensor, state: State | None, resets: Tensor | None
-) -> tuple[Tensor, State]:
-    """The convolution of x, (batch, time, width), and the last inputs; `state`: those before, zeros if None.
+def convolve(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The convolution of x, (batch, time, width), and the last inputs.
 
     Args:
         weight: (width, window), the oldest step first.
         bias: (width,).
+        x: (batch, time, width).
+        past: The inputs before, (batch, window - 1, width).
+        reset: (batch, time) bool, true where an episode begins.
     """
-    zeros = partial(_zeros, weight)
-    return run_blocks(partial(_block, weight, bias), (x.to(weight.dtype),), state, zeros, resets, BLOCK)
+    time, window = x.shape[1], weight.shape[1]
+    steps = torch.cat([past, x.to(weight.dtype)], dim=1)
+    after, masks = steps[:, time:], None
+    if reset is None:
+        after = after.clone()
+    else:
+        episode = F.pad(reset.cumsum(1), (window - 1, 0))
+        same = episode.unfold(1, window, 1) == episode[:, window - 1 :, None]  # (batch, time, window)
+        masks = same.permute(2, 0, 1).unsqueeze(3).to(weight.dtype)
+        after = after * (episode[:, time:] == episode[:, -1:]).unsqueeze(2)
+    return _Convolution.apply(steps, masks, weight, bias), after
 
 
-def _zeros(weight: Tensor, batch_size: int) -> State:
-    """The inputs before an episode."""
-    width, window = weight.shape
-    return (weight.new_zeros(batch_size, window - 1, width),)
-
-
-def _block(
-    weight: Tensor, bias: Tensor, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None
-) -> tuple[Tensor, State]:
-    steps = torch.cat([(state or _zeros(weight, len(parts[0])))[0], *parts], dim=1)
-    return _Convolution.apply(steps, weight, bias), (steps[:, parts[0].shape[1] :].clone(),)
-
-
-def convolve_step(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor) -> tuple[Tensor, State]:
+def convolve_step(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
     """One step of `convolve`: x, (batch, width)."""
     steps = torch.cat([past, x.to(past.dtype).unsqueeze(1)], dim=1)
-    return (steps * weight.T).sum(1) + bias, (steps[:, 1:],)
+    return (steps * weight.T).sum(1) + bias, steps[:, 1:]
 
 
 class _Convolution(torch.autograd.Function):
@@ -77,24 +75,24 @@ class _Convolution(torch.autograd.Function):
     convolution, which wants time last, and than autograd, which makes a tensor of all steps for every tap."""
 
     @staticmethod
-    def forward(ctx: Any, steps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(steps, weight)
-        taps = _taps(steps, weight)
-        y = torch.addcmul(bias, taps[0], weight[:, 0])
-        for tap, of_tap in zip(taps[1:], weight.unbind(1)[1:], strict=True):
-            y.addcmul_(tap, of_tap)
+    def forward(ctx: Any, steps: Tensor, masks: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(steps, masks, weight)
+        *earlier, present = _taps(steps, weight)
+        y = torch.addcmul(bias, present, weight[:, -1])
+        for j, tap in enumerate(earlier):
+            y.addcmul_(tap if masks is None else tap * masks[j], weight[:, j])
         return y
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        (grad,), (steps, weight) = grads, ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,), (steps, masks, weight) = grads, ctx.saved_tensors
         grad_steps, grad_weight = torch.zeros_like(steps), torch.empty_like(weight)
-        of_taps = zip(_taps(steps, weight), _taps(grad_steps, weight), weight.unbind(1), strict=True)
-        for j, (tap, grad_tap, of_tap) in enumerate(of_taps):
-            grad_tap.addcmul_(grad, of_tap)
-            grad_weight[:, j] = (grad * tap).sum((0, 1))
-        return grad_steps, grad_weight, grad.sum((0, 1))
+        for j, (tap, grad_tap) in enumerate(zip(_taps(steps, weight), _taps(grad_steps, weight), strict=True)):
+            masked = grad if masks is None or j == len(masks) - 1 else grad * masks[j]
+            grad_tap.addcmul_(masked, weight[:, j])
+            grad_weight[:, j] = (masked * tap).sum((0, 1))
+        return grad_steps, None, grad_weight, grad.sum((0, 1))
 
 
 def _taps(steps: Tensor, weight: Tensor) -> list[Tensor]:

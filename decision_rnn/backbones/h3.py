@@ -9,23 +9,39 @@ width of 1, as in the authors' code:
 
 The shift lets a product compare a token with the ones before; the diagonal state space keeps it, and q selects.
 
-What differs: the shift sees 4 inputs by default, `kernel`, where the paper's state has 64, and its D is a part of w_0.
-The diagonal state space is S4D-Lin with B = 1, and its dt starts from time_scales.py; the paper's 0.001 to 0.1 are
-half-lives from 14 to 1,400 steps. Wider heads, whose state is a matrix of head width by head width, are left out.
+Deviations from the paper: the shift sees 4 inputs by default, `kernel`, where the paper's state has 64, and its D is a
+part of w_0. The diagonal state space is S4D-Lin with B = 1, and its dt starts from time_scales.py; the paper's 0.001 to
+0.1 are half-lives from 14 to 1,400 steps. Wider heads, whose state is a matrix of head width by head width, are left
+out.
 """
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import H3Config
-from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.convolution import convolve, convolve_step
-from decision_rnn.backbones.s4d import DiagonalStateSpace
+from decision_rnn.backbones.s4d import DiagonalStateSpace, S4DConfig
 
 
-@register(H3Config)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class H3Config(S4DConfig):
+    """H3, "Hungry Hungry Hippos".
+
+    Attributes:
+        kernel: Steps that the shift state space sees, including the present one.
+    """
+
+    name: str = "h3"
+    kernel: Annotated[int, Field(ge=2)] = 4
+
+
+@register_backbone(H3Config)
 class H3(SequenceMixer):
     """State: the last kernel - 1 k, oldest first, (batch, kernel - 1, width), and the diagonal state space's: real and
     imaginary parts, each (batch, width, state_size / 2)."""
@@ -46,7 +62,7 @@ class H3(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past, *before = self.initial_state(len(x)) if state is None else state
         q, k, v = self._project(x)
-        k, (past,) = convolve(self.shift, torch.zeros_like(self.d), k, (past,), reset)
+        k, past = convolve(self.shift, torch.zeros_like(self.d), k, past, reset)
         p = k * v
         s, after = self.diagonal(p, tuple(before), reset)
         return self.output(q * (s + self.d * p)), (past, *after)
@@ -54,7 +70,7 @@ class H3(SequenceMixer):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past, *before = state
         q, k, v = self._project(x)
-        k, (past,) = convolve_step(self.shift, torch.zeros_like(self.d), k, past)
+        k, past = convolve_step(self.shift, torch.zeros_like(self.d), k, past)
         p = k * v
         s, after = self.diagonal.step(p, tuple(before))
         return self.output(q * (s + self.d * p)), (past, *after)

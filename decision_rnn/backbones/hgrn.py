@@ -9,11 +9,11 @@ Qin et al., "Hierarchically Gated Recurrent Neural Network for Sequence Modeling
 gamma_1 = 0, and gamma_k grows from layer to layer in every channel, so that low layers model what is near and high
 layers what is far. With `complex: false`, h is real and does not rotate.
 
-What differs: the paper's gamma is a cumulative sum of a softmax over layers; here layer k closes a learnt fraction
-sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the same
-sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that all layers share. A layer
-alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from that of a gate that is
-half open above its bound (one step in the first layer) to `init_half_life`. Norm and output gate are those of the
+Deviations from the paper: the paper's gamma is a cumulative sum of a softmax over layers; here layer k closes a learnt
+fraction sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the
+same sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that all layers share. A
+layer alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from that of a gate that
+is half open above its bound (one step in the first layer) to `init_half_life`. Norm and output gate are those of the
 authors' code, as is theta's start.
 """
 
@@ -22,14 +22,28 @@ from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import HGRNConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@register(HGRNConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class HGRNConfig(FadingConfig):
+    """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling".
+
+    Attributes:
+        complex: Whether the state is complex and rotates.
+    """
+
+    name: str = "hgrn"
+    complex: bool = True
+
+
+@register_backbone(HGRNConfig)
 class HGRN(SequenceMixer):
     """State: the real and, with `complex`, the imaginary part of h, each (batch, width)."""
 

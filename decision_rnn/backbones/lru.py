@@ -12,28 +12,50 @@ appendix A:
 Parts can be ablated as in the paper: the parametrisation with `exponential`, lambda = exp(-nu + i theta), or `plain`,
 lambda = real + i imag, neither of which keeps lambda inside the unit disc; and gamma with `normalization: false`.
 
-What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU, and the norm
-before it is LayerNorm for every task. The paper spreads lambda uniformly over the area of a ring, which it tunes for
-each task with the phase and the number of states; here the phase is up to pi / 10, with as many complex states as the
-residual stream has channels.
+Deviations from the paper: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU,
+and the norm before it is LayerNorm for every task. The paper spreads lambda uniformly over the area of a ring, which it
+tunes for each task with the phase and the number of states; here the phase is up to pi / 10, with as many complex
+states as the residual stream has channels.
 """
 
 import math
 from collections.abc import Iterable
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import LRUConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.config import STRICT, PositiveInt, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.time_scales import FadingConfig
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
 """Names of lambda's two parameters in each parametrisation."""
 
 
-@register(LRUConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LRUConfig(FadingConfig):
+    """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
+
+    Attributes:
+        state_size: Complex channels of the recurrent state; `width` if left out.
+        max_phase: Largest initial phase of lambda, in radians.
+        parametrization: Parametrisation of lambda: `stable`, `exponential` or `plain`.
+        normalization: Whether the input is scaled by gamma.
+    """
+
+    name: str = "lru"
+    state_size: PositiveInt | None = None
+    max_phase: Annotated[float, Field(gt=0)] = math.pi / 10
+    parametrization: Literal["stable", "exponential", "plain"] = "stable"
+    normalization: bool = True
+
+
+@register_backbone(LRUConfig)
 class LRU(SequenceMixer):
     """State: the real and imaginary parts of h, each (batch, state_size)."""
 
@@ -41,18 +63,18 @@ class LRU(SequenceMixer):
         super().__init__()
         width = config.width
         size = width if config.state_size is None else config.state_size
-        kept = config.decay(size)
+        decay = config.decay(size)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
         self.parametrization = config.parametrization
-        nu = -torch.log(kept)
+        nu = -torch.log(decay)
         start = {
             "stable": (torch.log(nu), torch.log(phase)),
             "exponential": (nu, phase),
-            "plain": (kept * torch.cos(phase), kept * torch.sin(phase)),
+            "plain": (decay * torch.cos(phase), decay * torch.sin(phase)),
         }[config.parametrization]
         for name, value in zip(PLANES[config.parametrization], start, strict=True):
             self.register_parameter(name, nn.Parameter(value.float()))
-        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-(kept**2)).float()) if config.normalization else None
+        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-(decay**2)).float()) if config.normalization else None
         # Real and imaginary parts are interleaved, as in the memory of a complex tensor.
         self.b = nn.Parameter(torch.randn(size, 2, width) / math.sqrt(2 * width))
         self.c = nn.Parameter(torch.randn(width, size, 2) / math.sqrt(size))

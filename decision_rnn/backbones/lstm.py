@@ -15,77 +15,56 @@ sigmoid of o_t.
 The biases of the forget and the input gate begin apart, one as far above 0 as the other below, as Tallec & Ollivier do
 (time_scales.py): a cell that keeps more takes in less.
 
-How slices are computed: ops/gated.py.
+Slices are computed by torch_rnn.py; with peepholes, which torch lacks, by one `step` after another.
 """
 
-from collections.abc import Sequence
-
 import torch
+import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import LSTMConfig
-from decision_rnn.backbones.contract import State, register
-from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import State, steps
+from decision_rnn.backbones.time_scales import FadingConfig
+from decision_rnn.backbones.torch_rnn import TorchRNN
 
 
-@register(LSTMConfig)
-class LSTM(GatedMixer):
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LSTMConfig(FadingConfig):
+    """LSTM, "Long Short-Term Memory".
+
+    Attributes:
+        peepholes: Whether the gates also depend on the cell.
+    """
+
+    name: str = "lstm"
+    peepholes: bool = False
+
+
+@register_backbone(LSTMConfig)
+class LSTM(TorchRNN):
     """State: h and c, each (batch, width)."""
 
-    states = 2
-    saved = 5  # i, f, g, o and tanh(c)
-
     def __init__(self, config: LSTMConfig) -> None:
-        super().__init__(nn.RNNBase("LSTM", config.width, config.width))
+        super().__init__(nn.LSTM(config.width, config.width, batch_first=True))
         shift = config.forget_gate_bias(config.width)
         with torch.no_grad():  # torch adds two biases
-            self.cell.all_weights[0][2][: 2 * config.width] += torch.cat([-shift, shift])
+            self.cell.bias_ih_l0[: 2 * config.width] += torch.cat([-shift, shift])
         bound = config.width**-0.5  # as for all weights of torch.nn.LSTM
         self.peepholes = (
             nn.Parameter(torch.empty(3, config.width).uniform_(-bound, bound)) if config.peepholes else None
         )
-        self.has_kernel = not config.peepholes
 
-    @property
-    def extra(self) -> Tensor | None:
-        """The peepholes of i, f and o, (3, width)."""
-        return self.peepholes
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return super().forward(x, state, reset) if self.peepholes is None else steps(self, x, state, reset)
 
     def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         if self.peepholes is None:
             h, c = torch.lstm_cell(x, state, *self.cell.all_weights[0])
             return h, (h, c)
-        (h, c), (look_i, look_f, look_o) = state, self.peepholes
-        i, f, g, o = torch.addmm(self.drive(x), h, self.cell.all_weights[0][1].T).chunk(4, dim=-1)
-        c = torch.sigmoid(f + look_f * c) * c + torch.sigmoid(i + look_i * c) * torch.tanh(g)
-        h = torch.sigmoid(o + look_o * c) * torch.tanh(c)
+        (h, c), (peep_i, peep_f, peep_o) = state, self.peepholes
+        weight, recurrent, bias, recurrent_bias = self.cell.all_weights[0]
+        i, f, g, o = (F.linear(x, weight, bias) + F.linear(h, recurrent, recurrent_bias)).chunk(4, dim=-1)
+        c = torch.sigmoid(f + peep_f * c) * c + torch.sigmoid(i + peep_i * c) * torch.tanh(g)
+        h = torch.sigmoid(o + peep_o * c) * torch.tanh(c)
         return h, (h, c)
-
-    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
-        (_, c), (new_h, new_c) = before, after
-        i, f, g, o, squashed = saved
-        if extra is not None:
-            i.addcmul_(extra[0], c)
-            f.addcmul_(extra[1], c)
-        torch.mul(f.sigmoid_(), c, out=new_c).addcmul_(i.sigmoid_(), g.tanh_())
-        if extra is not None:
-            o.addcmul_(extra[2], new_c)
-        torch.mul(o.sigmoid_(), torch.tanh(new_c, out=squashed), out=new_h)
-
-    def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
-        i, f, g, o, squashed = saved.chunk(5, dim=-1)
-        gates = saved.new_empty(*saved.shape[:2], 3, g.shape[-1])
-        of_i, of_f, of_g = gates.unbind(2)
-        sigmoid_backward(g, i, grad_input=of_i)
-        sigmoid_backward(before[1], f, grad_input=of_f)
-        tanh_backward(i, g, grad_input=of_g)
-        output, cell, keep = sigmoid_backward(squashed, o), tanh_backward(o, squashed), f
-        if extra is not None:
-            cell = cell.addcmul_(extra[2], output)
-            keep = torch.addcmul(f, extra[0], of_i).addcmul_(extra[1], of_f)
-        return Factors(gates, keep, cell, output)
-
-    def extra_gradient(self, grads: Tensor, before: State, after: State) -> Tensor:
-        grad_i, grad_f, _, grad_o = grads.unbind(2)
-        seen = torch.stack((grad_i * before[1], grad_f * before[1], grad_o * after[1]))
-        return seen.sum((1, 2))

@@ -12,25 +12,51 @@ Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (20
 W_r has width / 16 rows, rounded up; softplus(b_dt) is initialised so that the first state of each channel, which keeps
 exp(-dt), has its half-life (time_scales.py); that of state n is n times shorter.
 
-What differs: the paper spreads softplus(b_dt) over [0.001, 0.1], half-lives from 7 to 690 steps. An episode's first
-steps are convolved with zeros rather than with the previous episode. On a CPU the scan is a loop over time, see
-selective_scan.py; on a GPU the factors of all steps are stored in memory, where the paper's kernel keeps them on chip.
+Deviations from the paper: the paper spreads softplus(b_dt) over [0.001, 0.1], half-lives from 7 to 690 steps. An
+episode's first steps are convolved with zeros rather than with the previous episode. On a CPU the scan is a loop over
+time, see selective_scan.py; on a GPU the factors of all steps are stored in memory, where the paper's kernel keeps them
+on chip.
 """
 
 import math
 from collections.abc import Iterable
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import MambaConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.config import STRICT, PositiveInt, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.convolution import convolve, convolve_step
 from decision_rnn.backbones.ops.selective_scan import selective_scan
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@register(MambaConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MambaConfig(FadingConfig):
+    """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
+
+    Attributes:
+        expansion: Number of inner channels as a multiple of `width`.
+        state_size: Number of states of every inner channel.
+        kernel: Kernel size of the short convolution, in steps.
+    """
+
+    name: str = "mamba"
+    expansion: Annotated[float, Field(gt=0)] = 2.0
+    state_size: PositiveInt = 16
+    kernel: Annotated[int, Field(ge=2)] = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if round(self.width * self.expansion) < 1:
+            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
+
+
+@register_backbone(MambaConfig)
 class Mamba(SequenceMixer):
     """State: the last kernel - 1 inputs of the convolution, oldest first, (batch, kernel - 1, inner), and h,
     (batch, inner, state_size)."""
@@ -57,7 +83,7 @@ class Mamba(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past, h = self.initial_state(len(x)) if state is None else state
         u, gate = self._inputs(x)
-        v, (past,) = convolve(*self._filter(), u, (past,), reset)
+        v, past = convolve(*self._filter(), u, past, reset)
         v = F.silu(v)
         dt, b, c = self._select(v)
         y, h = selective_scan(dt, -torch.exp(self.a_log), dt * v, b, c, h, reset)
@@ -66,7 +92,7 @@ class Mamba(SequenceMixer):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past, h = state
         u, gate = self._inputs(x)
-        v, (past,) = convolve_step(*self._filter(), u, past)
+        v, past = convolve_step(*self._filter(), u, past)
         v = F.silu(v)
         dt, b, c = self._select(v)
         h = torch.exp(dt.unsqueeze(-1) * -torch.exp(self.a_log)) * h + (dt * v).unsqueeze(-1) * b.unsqueeze(-2)

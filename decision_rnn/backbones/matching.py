@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from decision_rnn.backbones.contract import BackboneConfig
+from decision_rnn.backbones.config import BackboneConfig
 from decision_rnn.backbones.stack import Backbone
 
 TOLERANCE = 0.1

@@ -9,7 +9,7 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
 with g(x) = x + 0.5 for x >= 0, sigmoid(x) otherwise (appendix B.2: it keeps the candidate positive, as the
 paper's log-space scan requires). With `candidate: signed`, g(x) = x, the plain form of section 3.1.
 
-What differs from the paper, and from the authors' code (BorealisAI/minRNNs):
+Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
 
 - The recurrence is computed directly rather than in log space, and both maps are one matrix product.
 - h_0 = 0. The paper's log-space form applies g to a given h_0, so that zero becomes g(0) = 0.5; the authors' code can
@@ -26,16 +26,59 @@ candidates, loses precision as the slice grows, and makes the layer take four to
 backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
 """
 
+from typing import Annotated, Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import MinGRUConfig, MinimalConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@register(MinGRUConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MinimalConfig(FadingConfig):
+    """Options shared by minGRU and minLSTM.
+
+    Attributes:
+        expansion: Channels of the recurrent state as a multiple of `width`; if not 1, the state is projected back to
+            `width`.
+        projection: Whether the state is projected at expansion 1 too.
+        candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
+        scan: How a slice of time is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
+            paper's parallel scan in log space, which needs positive candidates.
+    """
+
+    expansion: Annotated[float, Field(gt=0)] = 1.0
+    projection: bool = False
+    candidate: Literal["positive", "signed"] = "positive"
+    scan: Literal["direct", "log"] = "direct"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inner < 1:
+            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
+        if self.scan == "log" and self.candidate == "signed":
+            raise ValueError("backbone.scan log takes logarithms of candidates: backbone.candidate must be positive")
+
+    @property
+    def inner(self) -> int:
+        """Channels of the recurrent state."""
+        return round(self.width * self.expansion)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MinGRUConfig(MinimalConfig):
+    """minGRU, "Were RNNs All We Needed?"."""
+
+    name: str = "mingru"
+
+
+@register_backbone(MinGRUConfig)
 class MinGRU(SequenceMixer):
     """State: h, (batch, width * expansion)."""
 
@@ -46,12 +89,12 @@ class MinGRU(SequenceMixer):
         self.inner = config.inner
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
         self.gates = nn.Linear(config.width, self.parts * self.inner)
-        self.keep_more(self.gates.bias.data, config.forget_gate_bias(self.inner))
+        self.shift_bias(self.gates.bias.data, config.forget_gate_bias(self.inner))
         projected = config.projection or self.inner != config.width
         self.output = nn.Linear(self.inner, config.width) if projected else nn.Identity()
 
-    def keep_more(self, bias: Tensor, shift: Tensor) -> None:
-        """Shift the gates' biases towards keeping the state; `shift`: (inner,), of the odds that it is kept."""
+    def shift_bias(self, bias: Tensor, shift: Tensor) -> None:
+        """Add `shift`, (inner,), to the logits of keeping the state."""
         bias[: self.inner] -= shift
 
     def initial_state(self, batch_size: int) -> State:

@@ -8,24 +8,31 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
 
 With `candidate: signed`, g(x) = x, the plain form of section 3.2.
 
-What differs: as for minGRU (mingru.py). The quotient is computed as i' = sigmoid(log i - log f), because f and i
-both underflow for strongly negative gates. The bias of i begins as far below 0 as that of f above (time_scales.py), so
-that f' is about f: with i at 1/2, f' would be at most 2/3.
+Deviations from the paper: as for minGRU (mingru.py). The quotient is computed as i' = sigmoid(log i - log f), because f
+and i both underflow for strongly negative gates. The bias of i begins as far below 0 as that of f above
+(time_scales.py), so that f' is about f: with i at 1/2, f' would be at most 2/3.
 """
 
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from decision_rnn.backbones.built_in import MinLSTMConfig
-from decision_rnn.backbones.contract import register
-from decision_rnn.backbones.mingru import MinGRU
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.mingru import MinGRU, MinimalConfig
 
 
-@register(MinLSTMConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MinLSTMConfig(MinimalConfig):
+    """minLSTM, "Were RNNs All We Needed?"."""
+
+    name: str = "minlstm"
+
+
+@register_backbone(MinLSTMConfig)
 class MinLSTM(MinGRU):
     """State: h, (batch, width * expansion). minGRU with two gates for one: f and i."""
 
     parts = 3
 
-    def keep_more(self, bias: Tensor, shift: Tensor) -> None:
+    def shift_bias(self, bias: Tensor, shift: Tensor) -> None:
         bias[: self.inner] += shift
         bias[self.inner : 2 * self.inner] -= shift

@@ -13,13 +13,21 @@ last one, the observation.
 """
 
 import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import MLPConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.config import STRICT, BackboneConfig, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
 
 
-@register(MLPConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MLPConfig(BackboneConfig):
+    """MLP, the control without memory; its hidden layer has `width` channels."""
+
+    name: str = "mlp"
+
+
+@register_backbone(MLPConfig)
 class MLP(SequenceMixer):
     """State: none, the empty tuple."""
 

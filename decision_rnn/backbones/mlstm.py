@@ -9,28 +9,48 @@ Beck et al., "xLSTM: Extended Long Short-Term Memory" (2024), equations 19 to 27
 
 Stabilised (appendix A.2): C and n are stored divided by exp(m_t) with m_t = max(log f_t + m_{t-1}, w_i x_t), so that
 the only exponent above 0 is in max(|q_t n_t|, exp(-m_t)). The output does not depend on m, so no gradient is taken
-through it. `forward` is parallel within blocks of `CHUNK` steps and recurrent from block to block.
+through it. `forward` is parallel within chunks of `CHUNK` steps and recurrent from chunk to chunk.
 
-What differs: instead of the paper's up-projection, convolution and skip there is the block that all mixers share
-(stack.py). The norm has no weights of its own. The gates start with zero weights on x, as in the authors' code, and
-forget biases from time_scales.py; theirs, from 3 to 6 over the heads, are half-lives from 14 to 280 steps.
+Deviations from the paper: instead of the paper's up-projection, convolution and skip there is the block that all mixers
+share (stack.py). The norm has no weights of its own. The gates start with zero weights on x, as in the authors' code,
+and forget biases from time_scales.py; theirs, from 3 to 6 over the heads, are half-lives from 14 to 280 steps.
 
 Limits: like retention (retention.py), apparently through the same cancellation: in float32 the gradients of first steps
 have errors of up to 3e-6 of the largest one, of which rounding q, k and v alone causes 7e-7.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import MLSTMConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.ops.blocks import run_blocks
+from decision_rnn.backbones.config import STRICT, PositiveInt, check_multiple, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State, without_autocast
+from decision_rnn.backbones.ops.chunks import run_chunks
+from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 
-@register(MLSTMConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MLSTMConfig(FadingConfig):
+    """mLSTM, "xLSTM: Extended Long Short-Term Memory".
+
+    Attributes:
+        heads: Number of heads, each with its own memory.
+    """
+
+    name: str = "mlstm"
+    heads: PositiveInt = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_multiple(self.width, self.heads)
+
+
+@register_backbone(MLSTMConfig)
 class MLSTM(SequenceMixer):
     """State: m, (batch, heads), minus infinity before the first step; and C with n as an additional last column,
     (batch, heads, head width, head width + 1)."""
@@ -55,8 +75,8 @@ class MLSTM(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         *parts, output_gate = self._project(x)
-        with torch.autocast(x.device.type, enabled=False):
-            h, state = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, (0, 0, 0, 0, -torch.inf))
+        with without_autocast(x):
+            h, state = run_chunks(self._chunk, parts, state, reset, CHUNK)
         return self._output(h, output_gate), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -86,8 +106,9 @@ class MLSTM(SequenceMixer):
         forget, insert = (part.transpose(1, 2) for part in parts[3:])
         return q, k * k.shape[-1] ** -0.5, v, forget, insert
 
-    def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
-        """A block of steps in parallel: its h, (batch, time, heads, head width), and the state after it."""
+    def _chunk(self, *inputs: Any) -> tuple[Tensor, State]:
+        """A chunk of steps in parallel: its h, (batch, time, heads, head width), and the state after it."""
+        *parts, state, episode = inputs
         q, k, v, forget, insert = self._heads(*parts)
         before, memory = self.initial_state(len(q)) if state is None else state
         time = q.shape[2]
@@ -95,15 +116,15 @@ class MLSTM(SequenceMixer):
         # beginning loses the digits of small terms.
         later = torch.ones(time, time, dtype=torch.bool, device=q.device).tril(-1)
         left = torch.where(later, forget.unsqueeze(-1), 0).cumsum(2)
-        hidden = ~(later | torch.eye(time, dtype=torch.bool, device=q.device))
-        of_memory = before.unsqueeze(-1) + forget.cumsum(2)
-        of_steps = (left + insert.unsqueeze(2)).masked_fill(hidden, -torch.inf)
-        top = torch.maximum(of_steps.amax(-1), of_memory).detach()
-        finite = top.clamp_min(torch.finfo(top.dtype).min) if void is not None else top  # it is -inf at void steps
-        of_steps, of_memory = torch.exp(of_steps - finite.unsqueeze(-1)), torch.exp(of_memory - finite)
-        sums = (q @ k.transpose(-1, -2) * of_steps) @ v + of_memory.unsqueeze(-1) * (q @ memory)
-        memory = k.transpose(-1, -2) @ (of_steps[:, :, -1].unsqueeze(-1) * v) + of_memory[..., -1:, None] * memory
-        return _read(sums, finite).transpose(1, 2), (top[..., -1].clone(), memory)
+        visible = (episode.unsqueeze(2) == episode.unsqueeze(1)).tril().unsqueeze(1)
+        log_steps = (left + insert.unsqueeze(2)).masked_fill(~visible, -torch.inf)
+        log_memory = before.unsqueeze(-1) + forget.cumsum(2)
+        log_memory = log_memory.masked_fill((episode > 0).unsqueeze(1), -torch.inf)
+        top = torch.maximum(log_steps.amax(-1), log_memory).detach()
+        weights, kept = torch.exp(log_steps - top.unsqueeze(-1)), torch.exp(log_memory - top)
+        sums = (q @ k.transpose(-1, -2) * weights) @ v + kept.unsqueeze(-1) * (q @ memory)
+        memory = k.transpose(-1, -2) @ (weights[:, :, -1].unsqueeze(-1) * v) + kept[..., -1:, None] * memory
+        return _read(sums, top).transpose(1, 2), (top[..., -1].clone(), memory)
 
     def _output(self, h: Tensor, gate: Tensor) -> Tensor:
         """The output from h, (..., heads, head width)."""

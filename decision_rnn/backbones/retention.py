@@ -6,8 +6,8 @@ Sun et al., "Retentive Network: A Successor to Transformer for Large Language Mo
     S_t = gamma e^{i theta} S_{t-1} + k_t^T v_t,  r_t = Re(q_t S_t)                     recurrent form
     y_t = W_o (swish(W_g x_t) * norm(r_t))
 
-with gamma from time_scales.py, and a norm for every head. `forward` is the chunkwise form: parallel within blocks of
-`CHUNK` steps, recurrent from block to block.
+with gamma from time_scales.py, and a norm for every head. `forward` is the chunkwise form: parallel within chunks of
+`CHUNK` steps, recurrent from chunk to chunk.
 
 What differs from the paper or, where the paper leaves a choice open, from the authors' code (microsoft/torchscale):
 
@@ -25,28 +25,52 @@ What differs from the paper or, where the paper leaves a choice open, from the a
 - Heads: their number is an option, 4 by default; the paper fixes their width at 256.
 
 Limits: an episode's first r is (q.k) v, which the norm divides by about |q.k|. If |q.k| is near 0, the rounding of x is
-magnified up to 300 times. Therefore q.k of a first step is computed in float64: in float32, outputs had errors of 1e-5
-of the largest. The gradient of q and k there is the small remainder of a cancellation: one layer has errors of 2e-6 of
-the largest gradient, and a stack, in which each layer magnifies the rounding of the one before, of up to 6e-5.
+magnified up to 300 times, to 1e-5 of the largest output in float32. The gradient of q and k there is the small
+remainder of a cancellation: one layer has errors of 2e-6 of the largest gradient, a stack of up to 6e-5.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import RetentionConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.ops.blocks import run_blocks
+from decision_rnn.backbones.config import STRICT, PositiveInt, check_multiple, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State, without_autocast
+from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
-from decision_rnn.backbones.resets import located, send
+from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 
-@register(RetentionConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class RetentionConfig(FadingConfig):
+    """Retention, "Retentive Network".
+
+    Attributes:
+        heads: Number of heads, each with its own decay.
+        expansion: Channels of the values as a multiple of `width`.
+    """
+
+    name: str = "retention"
+    heads: PositiveInt = 4
+    expansion: Annotated[float, Field(gt=0)] = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_multiple(self.width, 2 * self.heads)
+        if self.width * self.expansion % self.heads:
+            raise ValueError(
+                f"backbone.expansion {self.expansion} times backbone.width {self.width} must be a multiple of "
+                f"backbone.heads {self.heads}"
+            )
+
+
+@register_backbone(RetentionConfig)
 class Retention(SequenceMixer):
     """State: S, (batch, heads, key width, value width). Each even row holds the real part of one of the keys' complex
     coordinates, the row after it minus its imaginary part, so that r = q S in real numbers."""
@@ -66,22 +90,14 @@ class Retention(SequenceMixer):
         self.register_buffer("sin", sin, persistent=False)
         self.register_buffer("gamma", config.decay(config.heads)[:, None, None])
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        if f"{prefix}gamma" not in state_dict:  # version 0.2 saved none: they were the paper's
-            paper = 1 - 2.0 ** -(5 + torch.arange(self.heads, dtype=torch.float64))
-            state_dict[f"{prefix}gamma"] = paper[:, None, None]
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
     def initial_state(self, batch_size: int) -> State:
         width = self.output.out_features
         return (self.output.weight.new_zeros(batch_size, self.heads, width // self.heads, self.inner // self.heads),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         *parts, gate = self._project(x)
-        parts.append(self._first_scores(x, state is None, reset))
-        with torch.autocast(x.device.type, enabled=False):
-            fills = 0, 0, 0, torch.nan
-            r, after = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, fills)
+        with without_autocast(x):
+            r, after = run_chunks(self._chunk, parts, state, reset, CHUNK)
         return self._output(r, gate), after
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -101,29 +117,9 @@ class Retention(SequenceMixer):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return q, k * k.shape[-1] ** -0.5, v
 
-    @torch.no_grad()
-    def _first_scores(self, x: Tensor, at_once: bool, resets: Tensor | None) -> Tensor:
-        """q.k of episodes' first steps, (batch, time, heads), and NaN at all others.
-
-        Computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding errors,
-        including the projection's, up to 300 times. `at_once`: whether all rows start an episode with the slice.
-        """
-        (batch, time, width), weight = x.shape, self.qkvg.weight
-        begins = torch.zeros(batch, time, dtype=torch.bool)
-        begins[:, 0] = at_once
-        positions = located(resets)
-        if positions is not None:
-            begins[positions.rows, positions.steps] = True
-        steps = send(begins.flatten().nonzero().flatten(), x.device)
-        scores = weight.new_full((batch * time, self.heads), torch.nan)
-        joint = F.linear(x.flatten(0, 1).index_select(0, steps).double(), weight[: 2 * width].double())
-        q, k = joint.unflatten(-1, (2, self.heads, -1)).unbind(1)
-        exact = (q * k).sum(-1) * k.shape[-1] ** -0.5
-        return scores.index_copy_(0, steps, exact.to(scores.dtype)).view(batch, time, -1)
-
-    def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
-        """A block of steps in parallel: r, (batch, time, heads, value width), and the state after it."""
-        q, k, v = self._heads(parts[:3])
+    def _chunk(self, q: Tensor, k: Tensor, v: Tensor, state: State | None, episode: Tensor) -> tuple[Tensor, State]:
+        """A chunk of steps in parallel: r, (batch, time, heads, value width), and the state after it."""
+        q, k, v = self._heads((q, k, v))
         time = q.shape[2]
         age = torch.arange(time, device=q.device)
         cos, sin = self.cos[:time].to(q.dtype), self.sin[:time].to(q.dtype)
@@ -131,12 +127,11 @@ class Retention(SequenceMixer):
         gamma = self.gamma.to(q.dtype)
         within = torch.where(age[:, None] >= age, gamma ** (age[:, None] - age).clamp_min(0), 0)
         since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
-        scores = q @ k.transpose(-1, -2) * within
-        first, own = parts[3].transpose(1, 2), scores.diagonal(dim1=-2, dim2=-1)
-        own += torch.where(first.isnan(), 0, first - own.detach())  # leaves the gradient unchanged
-        r = scores @ v
-        after = k.transpose(-1, -2) @ (v * until.unsqueeze(-1))
+        same = (episode.unsqueeze(2) == episode.unsqueeze(1)).unsqueeze(1)
+        r = (q @ k.transpose(-1, -2) * (within * same)) @ v
+        after = k.transpose(-1, -2) @ (v * (until * same[:, :, -1]).unsqueeze(-1))
         if state is not None:
+            since = since * (episode == 0).unsqueeze(1)
             before = self._next(state[0])
             r = r + (q * since.unsqueeze(-1)) @ before
             after = after + since[..., -1, None, None] * before

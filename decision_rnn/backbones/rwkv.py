@@ -12,24 +12,34 @@ Stabilised, as in the paper's appendix: a and b are stored divided by exp(m_t) w
 no exponent is above 0. The output does not depend on m, so no gradient is taken through it; for given maxima, (a, b) is
 a linear recurrence.
 
-What differs: channel mixing, the paper's feed-forward half with a token shift, squared ReLU and gate of its own, is
-replaced by the MLP of the block that all mixers share (stack.py). exp(-w) starts from time_scales.py; the authors' w,
-exp(-5) to exp(3), are half-lives from 0.03 to 103 steps. mu and u start as in the authors' first layer, in all layers;
-the maps start as torch.nn.Linear, and w and u are trained at the same rate as the others (theirs two and three times).
+Deviations from the paper: channel mixing, the paper's feed-forward half with a token shift, squared ReLU and gate of
+its own, is replaced by the MLP of the block that all mixers share (stack.py). exp(-w) starts from time_scales.py; the
+authors' w, exp(-5) to exp(3), are half-lives from 0.03 to 103 steps. mu and u start as in the authors' first layer, in
+all layers; the maps start as torch.nn.Linear, and w and u are trained at the same rate as the others (theirs two and
+three times).
 """
 
 from collections.abc import Iterable
 
 import torch
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import RWKVConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.ops.recurrence import linear_recurrence, previous_states
-from decision_rnn.backbones.ops.running_max import earlier_max, running_max
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.ops.chunks import keep_mask
+from decision_rnn.backbones.ops.recurrence import linear_recurrence, previous_states, running_max
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@register(RWKVConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class RWKVConfig(FadingConfig):
+    """RWKV-4, "RWKV: Reinventing RNNs for the Transformer Era"."""
+
+    name: str = "rwkv"
+
+
+@register_backbone(RWKVConfig)
 class RWKV(SequenceMixer):
     """State: the previous input, (batch, width); m, (batch, width), minus infinity before the first step; and a and b,
     (batch, 2 * width)."""
@@ -54,13 +64,13 @@ class RWKV(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         past, before, sums = self.initial_state(len(x)) if state is None else state
         x = x.to(past.dtype)
-        r, k, v = self._project(x, previous_states(x, past, reset))
+        keep = None if reset is None else keep_mask(reset, x.dtype)
+        r, k, v = self._project(x, previous_states(x, past, keep))
         w = torch.exp(self.decay_log)
-        top = running_max(k.detach(), before.detach(), reset, w.detach())
-        earlier = earlier_max(top, before, reset)
-        decay = torch.exp(earlier - w - top).repeat(1, 1, 2)
-        h = linear_recurrence(decay, _weighted(k - top, v), sums, reset)
-        y = self._read(r, k, v, earlier, previous_states(h, sums, reset))
+        top, earlier = running_max(k, before, reset, w.detach())
+        decay = torch.exp(earlier - w - top).repeat(1, 1, 2)  # zero at resets, where `earlier` is minus infinity
+        h = linear_recurrence(decay, _weighted(k - top, v), sums)
+        y = self._read(r, k, v, earlier, previous_states(h, sums))
         return y, (x[:, -1].clone(), top[:, -1].clone(), h[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

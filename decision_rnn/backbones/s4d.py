@@ -11,30 +11,48 @@ state_size / 2 complex states (the conjugate half is implied):
 Initialisations (section 4): `lin` A_n = -1/2 + i pi n;  `inv` A_n = -1/2 + i N / pi (N / (2n + 1) - 1);  `real`
 A_n = -(n + 1). dt is initialised so that the slowest state of each channel has its half-life (time_scales.py).
 
-`forward` is the paper's convolution within blocks of `CHUNK` steps, without storing the states, and the recurrence
-from block to block: the loop of recurrence.py over 32 complex states a channel takes ten times as long.
+`forward` is the paper's convolution within chunks of `CHUNK` steps, without storing the states, and the recurrence
+from chunk to chunk: the loop of recurrence.py over 32 complex states a channel takes ten times as long.
 
-What differs: the paper spreads dt over [0.001, 0.1], half-lives from 14 to 1,400 steps. (exp(dt A) - 1) / A is
-multiplied into C instead of the input (as in S4's own convolution), so that the state differs by a constant factor.
-`real` is real only at the start.
+Deviations from the paper: the paper spreads dt over [0.001, 0.1], half-lives from 14 to 1,400 steps. (exp(dt A) - 1) /
+A is multiplied into C instead of the input (as in S4's own convolution), so that the state differs by a constant
+factor. `real` is real only at the start.
 """
 
 import math
 from collections.abc import Iterable
 from functools import partial
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import S4DConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.ops.blocks import full_precision, run_blocks
+from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State, without_autocast
+from decision_rnn.backbones.ops.chunks import run_chunks
+from decision_rnn.backbones.time_scales import FadingConfig
 
-CHUNK = 64
+CHUNK, TILE = 64, 4
 
 Planes = tuple[Tensor, Tensor]
 """The real and imaginary parts of a complex tensor."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class S4DConfig(FadingConfig):
+    """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
+
+    Attributes:
+        state_size: Number of states of every channel, two for each stored complex number.
+        start: Initialisation of A: `lin`, `inv` or `real`.
+    """
+
+    name: str = "s4d"
+    state_size: Annotated[int, Field(ge=2, multiple_of=2)] = 64
+    start: Literal["lin", "inv", "real"] = "lin"
 
 
 class DiagonalStateSpace(SequenceMixer):
@@ -61,7 +79,8 @@ class DiagonalStateSpace(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         before = self.initial_state(len(x)) if state is None else state
-        return full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
+        with without_autocast(x):
+            return self._convolve(x.to(before[0].dtype), before, reset)
 
     def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
         length = min(x.shape[1], CHUNK)
@@ -72,8 +91,8 @@ class DiagonalStateSpace(SequenceMixer):
         kernel = read_real[:, :length].sum(-1)
         toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
 
-        block = partial(_block, toeplitz, decay, (read_real, read_imag))
-        return run_blocks(block, (x,), state, self.initial_state, reset, CHUNK)
+        chunk = partial(_chunk, toeplitz, decay, (read_real, read_imag))
+        return run_chunks(chunk, (x,), state, reset, CHUNK)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (decay_real, decay_imag), (out_real, out_imag) = self._discrete(torch.ones(1, device=x.device))
@@ -104,7 +123,7 @@ class DiagonalStateSpace(SequenceMixer):
         return decay, ((scale * readout[0]).to(self.c.dtype), (scale * readout[1]).to(self.c.dtype))
 
 
-@register(S4DConfig)
+@register_backbone(S4DConfig)
 class S4D(DiagonalStateSpace):
     """State: the real and imaginary parts of x, each (batch, width, state_size / 2)."""
 
@@ -125,23 +144,43 @@ class S4D(DiagonalStateSpace):
         return F.glu(self.output(F.gelu(s + self.d * x)), dim=-1)
 
 
-def _block(
-    toeplitz: Tensor, decay: Planes, reads: Planes, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None
+def _chunk(
+    toeplitz: Tensor, decay: Planes, reads: Planes, x: Tensor, state: State, episode: Tensor
 ) -> tuple[Tensor, State]:
-    """A block of `_convolve`: s, (batch, time, width), and the state after it."""
-    u, time = parts[0].permute(2, 0, 1).contiguous(), parts[0].shape[1]
-    s = u @ toeplitz[:, :time, :time].transpose(1, 2)
-    real, imag = (u @ weight[:, :time].flip(1) for weight in decay)
-    if state is not None:
-        before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
-        for plane, read in zip(before, reads, strict=True):
-            s = s + plane @ read[:, 1 : time + 1].transpose(1, 2)
-        kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
-        real, imag = real + kept_real, imag + kept_imag
-    if s.requires_grad and not torch.compiler.is_compiling():
+    """A chunk of `_convolve`: s, (batch, time, width), and the state after it."""
+    u, time = x.permute(2, 0, 1).contiguous(), x.shape[1]
+    carried = (episode == 0).to(u.dtype)
+    s = _causal_product(u, toeplitz[:, :time, :time], episode)
+    before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
+    for plane, read in zip(before, reads, strict=True):
+        s = s + plane @ read[:, 1 : time + 1].transpose(1, 2) * carried
+    last = u * (episode == episode[:, -1:])
+    real, imag = (last @ weight[:, :time].flip(1) for weight in decay)
+    kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
+    real, imag = real + kept_real * carried[:, -1:], imag + kept_imag * carried[:, -1:]
+    if s.requires_grad:
         # A batched product handles strided matrices one by one.
         s.register_hook(lambda grad: None if grad is None else grad.contiguous())
     return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
+
+
+def _causal_product(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
+    """sum_{r <= t} toeplitz[t, r] u_r over the steps r of t's own episode, (width, batch, time).
+
+    By tiles of `TILE` steps: what comes from earlier tiles passes the last step before the tile, and so is masked where
+    it enters and where it leaves, by the episode of that step; the product itself is the same for all rows.
+    """
+    s = u * toeplitz[:, :1, :1]
+    for lag in range(1, min(TILE, u.shape[2])):
+        same = (episode[:, lag:] == episode[:, :-lag]).to(u.dtype)
+        s = s + F.pad(u[..., :-lag] * same, (lag, 0)) * toeplitz[:, lag, :1, None]
+    far, tiles = toeplitz.tril(-TILE), [s[..., :TILE]]
+    for begin in range(TILE, u.shape[2], TILE):
+        tile, border = slice(begin, begin + TILE), episode[:, begin - 1, None]
+        before = u[..., :begin] * (episode[:, :begin] == border)
+        after = before @ far[:, tile, :begin].transpose(1, 2)
+        tiles.append(s[..., tile] + after * (episode[:, tile] == border))
+    return torch.cat(tiles, dim=2)
 
 
 def _product(a: Planes, b: Planes) -> Planes:

@@ -14,22 +14,40 @@ that no exponent is above 0. The output does not depend on m, so no gradient is 
 
 The gates depend on h_{t-1}, so there is no parallelism over time: a loop under autograd.
 
-What differs: instead of the paper's convolution in front of i and f and its gated MLP there is the block that all
-mixers share (stack.py). f may also be exp; here it is the sigmoid, as in the authors' code. W is a full matrix, theirs
-has a block for each head. R starts at zero, as theirs; the forget biases start from time_scales.py, each head with all
-half-lives; theirs, from -7 to 5, are half-lives of up to 103 steps.
+Deviations from the paper: instead of the paper's convolution in front of i and f and its gated MLP there is the block
+that all mixers share (stack.py). f may also be exp; here it is the sigmoid, as in the authors' code. W is a full
+matrix, theirs has a block for each head. R starts at zero, as theirs; the forget biases start from time_scales.py, each
+head with all half-lives; theirs, from -7 to 5, are half-lives of up to 103 steps.
 """
 
 import torch
 import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import SLSTMConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.resets import rows_by_step, with_rows
+from decision_rnn.backbones.config import STRICT, PositiveInt, check_multiple, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.ops.chunks import keep_mask
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@register(SLSTMConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SLSTMConfig(FadingConfig):
+    """sLSTM, "xLSTM: Extended Long Short-Term Memory".
+
+    Attributes:
+        heads: Number of heads; the recurrent matrices mix the channels of a head.
+    """
+
+    name: str = "slstm"
+    heads: PositiveInt = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_multiple(self.width, self.heads)
+
+
+@register_backbone(SLSTMConfig)
 class SLSTM(SequenceMixer):
     """State: m, minus infinity before the first step, h, c and n, each (batch, heads, head width)."""
 
@@ -48,15 +66,16 @@ class SLSTM(SequenceMixer):
         return torch.full_like(zeros, -torch.inf), zeros, zeros.clone(), zeros.clone()
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        m, *rest = self.initial_state(len(x)) if state is None else state
+        m, h, c, n = self.initial_state(len(x)) if state is None else state
         driven, outputs = self._drive(x), []
-        for driven_t, rows in zip(driven.unbind(1), rows_by_step(reset, x.shape[1]), strict=True):
-            if rows is not None:
-                m = with_rows(m, rows, -torch.inf)
-                rest = [with_rows(part, rows, 0) for part in rest]
-            m, *rest = self._advance(driven_t, (m, *rest))
-            outputs.append(rest[0])
-        return self._output(torch.stack(outputs, dim=1)), (m, *rest)
+        keep = None if reset is None else keep_mask(reset, driven.dtype).unsqueeze(3)
+        walls = None if keep is None else keep.log()
+        for t, driven_t in enumerate(driven.unbind(1)):
+            if keep is not None and walls is not None:  # where m is minus infinity, nothing of c and n is left
+                m, h = m + walls[:, t], h * keep[:, t]
+            m, h, c, n = self._advance(driven_t, (m, h, c, n))
+            outputs.append(h)
+        return self._output(torch.stack(outputs, dim=1)), (m, h, c, n)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         after = self._advance(self._drive(x), state)

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, registered
+from decision_rnn.backbones.config import BackboneConfig, registered
+from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.convolution import CausalConvolution
 
 

@@ -11,19 +11,20 @@ one channel in a hundred for the shortest hundredth; here the half-lives are spa
 """
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from decision_rnn.backbones.config import BACKBONES, BackboneConfig
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from decision_rnn.backbones.config import BACKBONES, STRICT, BackboneConfig
 
 LONGEST = 1e6
 """Of a longer half-life, float32 no longer resolves the fraction that a step forgets."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class FadingConfig(BackboneConfig):
     """The part of a configuration that layers share whose state fades.
 
@@ -32,27 +33,18 @@ class FadingConfig(BackboneConfig):
             every layer are spread evenly over the logarithms of half-lives from one step to this one.
     """
 
-    init_half_life: float = 20.0
+    init_half_life: Annotated[float, Field(ge=1, le=LONGEST)] = 20.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.init_half_life <= LONGEST:
-            raise ValueError(
-                f"backbone.init_half_life {self.init_half_life} must be between 1 and {LONGEST:,.0f} steps"
-            )
-
-    def half_lives(self, count: int) -> "Tensor":
+    def half_lives(self, count: int) -> Tensor:
         """Half-lives of `count` channels or heads in steps, from the longest to the shortest, (count,) float64."""
-        import torch  # here: slow, and not needed for the options
-
         return torch.exp(torch.linspace(math.log(self.init_half_life), 0, count, dtype=torch.float64))
 
-    def decay(self, count: int) -> "Tensor":
+    def decay(self, count: int) -> Tensor:
         """The fraction that each of `count` channels or heads keeps of its state in a step, (count,) float64."""
         return (-1 / self.half_lives(count)).exp2()
 
-    def forget_gate_bias(self, count: int) -> "Tensor":
-        """Bias with which a sigmoid is that fraction, log(kept / forgotten): 0 at a half-life of one step."""
+    def forget_gate_bias(self, count: int) -> Tensor:
+        """Bias with which a sigmoid is that fraction, log(decay / (1 - decay)): 0 at a half-life of one step."""
         return -(math.log(2) / self.half_lives(count)).expm1().log().float()
 
 
@@ -60,5 +52,5 @@ def memory_exceeds(backbone: BackboneConfig, steps: int) -> bool:
     """Whether half or more of what a state holds may be left after so many steps, as training starts."""
     if isinstance(backbone, FadingConfig):
         return backbone.init_half_life >= steps
-    known = BACKBONES.entries.get(backbone.name)  # that of a policy may be defined in a plugin that is not imported
-    return known is not None and getattr(known.cls, "forgets_slowly", False)
+    entry = BACKBONES.entries.get(backbone.name)  # that of a policy may be defined in a plugin that is not imported
+    return entry is not None and getattr(entry.cls, "forgets_slowly", False)

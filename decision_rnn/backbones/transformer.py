@@ -5,13 +5,10 @@ equation 34. Step t attends to the steps t - window < s <= t of its own episode:
 
     y_t = W_o sum_s softmax_s(<R_t q_t, R_s k_s> / sqrt(head_width)) v_s
 
-With `output_gate`, the heads' outputs are multiplied by sigmoid(W_g x_t) before W_o, after Qiu et al., "Gated Attention
-for Large Language Models" (2025).
-
 The band is the same in parallel mode and in `step`, so the layer keeps the contract. Over several layers a
 carried memory reaches back further than `window`, unlike re-running a window (WindowActor).
 
-What differs from the Decision Transformer, whose layers are those of GPT-2:
+Deviations from the Decision Transformer, whose layers are those of GPT-2:
 
 - Positions are relative, by rotation of whole heads with theta 10000^(-2j / head width), since a position counted
   inside a window changes as the window moves. There is no decay with distance and no xPos. Keys are stored unrotated
@@ -24,15 +21,34 @@ What differs from the Decision Transformer, whose layers are those of GPT-2:
 
 import torch
 import torch.nn.functional as F
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.built_in import TransformerConfig
-from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.ops.blocks import run_blocks
+from decision_rnn.backbones.config import STRICT, BackboneConfig, PositiveInt, check_multiple, register_backbone
+from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
 
 
-@register(TransformerConfig)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TransformerConfig(BackboneConfig):
+    """Transformer with local causal attention.
+
+    Attributes:
+        heads: Attention heads; their width must be even.
+        window: How many tokens, including itself, a token attends to.
+    """
+
+    name: str = "transformer"
+    heads: PositiveInt = 1
+    window: PositiveInt = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_multiple(self.width, 2 * self.heads)
+
+
+@register_backbone(TransformerConfig)
 class Transformer(SequenceMixer):
     """State: the last `window` keys and values, oldest first, (batch, window, width), and how many of them
     are written, (batch,). Unwritten entries are NaN, so that reading one by mistake shows."""
@@ -45,7 +61,6 @@ class Transformer(SequenceMixer):
         self.heads, self.window = config.heads, config.window
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
-        self.gate = nn.Linear(config.width, config.width) if config.output_gate else None
         cos, sin = rotary_table(2 * config.window, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
@@ -56,40 +71,35 @@ class Transformer(SequenceMixer):
         return unwritten, unwritten.clone(), torch.zeros(batch_size, dtype=torch.int64, device=weight.device)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        mixed, after = run_blocks(self._block, (self.qkv(x),), state, self.initial_state, reset, self.window)
-        return self._output(mixed, x), after
+        mixed, after = run_chunks(self._chunk, (self.qkv(x),), state, reset, self.window)
+        return self.output(mixed), after
 
-    def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
-        """A block of at most `window` steps: the heads' outputs, (batch, time, width), and the state after it."""
-        q, k, v = parts[0].chunk(3, dim=-1)
-        (batch, time, _), dtype = q.shape, self.output.weight.dtype
-        past, first = 0, void  # the number of earlier keys, and the first written one of each row
-        keys, values = k, v
+    def _chunk(self, qkv: Tensor, state: State | None, episode: Tensor) -> tuple[Tensor, State]:
+        """A chunk of at most `window` steps: the heads' outputs, (batch, time, width), and the state after it."""
+        q, keys, values = qkv.chunk(3, dim=-1)
+        time, past = q.shape[1], 0
         if state is not None:
-            past, first = self.window, self.window - state[2]
-            unwritten = torch.arange(past, device=q.device) < first[:, None]
+            past = self.window
+            written = torch.arange(past, device=q.device) >= past - state[2][:, None]
             keys, values = (
-                torch.cat([torch.where(unwritten.unsqueeze(-1), 0, old).to(new.dtype), new], dim=1)
-                for old, new in zip(state[:2], (k, v), strict=True)
+                torch.cat([torch.where(written.unsqueeze(-1), old, 0).to(new.dtype), new], dim=1)
+                for old, new in zip(state[:2], (keys, values), strict=True)
             )
+            episode = torch.cat([written.long() - 1, episode], dim=1)  # -1: unwritten
         place = torch.arange(past + time, device=q.device)
         age = place[past:, None] - place
-        visible = (age >= 0) & (age < self.window)
-        if first is not None:  # void steps see themselves, since a softmax over nothing is NaN
-            visible = visible & ((place >= first[:, None]).unsqueeze(1) | (age == 0))
-            visible = visible.unsqueeze(1)
+        visible = (age >= 0) & (age < self.window) & (episode[:, past:, None] == episode[:, None])
         query, key = self._heads(q), self._heads(keys)
         query, key = rotate(query, *self._angles(query, past)), rotate(key, *self._angles(key, 0))
-        mixed = self._attend(query, key, self._heads(values), visible).transpose(1, 2).flatten(2)
-        # Copied, since views would keep the whole slice in memory.
-        last = [part[:, -self.window :].to(dtype, copy=True) for part in (keys, values)]
-        last = [F.pad(part, (0, 0, self.window - part.shape[1], 0), value=torch.nan) for part in last]
-        count = torch.full((batch,), time, device=q.device)
-        if first is not None:
-            count = (past + time - first).clamp_max(self.window)
-            unwritten = torch.arange(self.window, device=q.device) < (self.window - count)[:, None]
-            last = [part.masked_fill(unwritten.unsqueeze(-1), torch.nan) for part in last]
-        return mixed, (*last, count)
+        mixed = self._attend(query, key, self._heads(values), visible.unsqueeze(1)).transpose(1, 2).flatten(2)
+        own = F.pad(episode[:, -self.window :] == episode[:, -1:], (max(0, self.window - past - time), 0))
+        unwritten = torch.zeros_like(own, dtype=keys.dtype).masked_fill(~own, torch.nan).unsqueeze(-1)
+        keys, values = (  # padding is faster than filling, and a copy: a view would keep the whole segment in memory
+            F.pad(part, (0, 0, max(0, self.window - past - time), 0))[:, -self.window :].add(unwritten)
+            for part in (keys, values)
+        )
+        dtype = self.output.weight.dtype
+        return mixed, (keys.to(dtype), values.to(dtype), own.sum(1))
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         keys, values, count = state
@@ -102,7 +112,7 @@ class Transformer(SequenceMixer):
         query = self._heads(q.unsqueeze(1))
         query, key = rotate_step(query, *self._angles(query, self.window - 1)), rotate_step(key, *self._angles(key, 0))
         mixed = self._attend(query, key, value, written[:, None, None])
-        return self._output(mixed.flatten(1), x), (keys, values, count)
+        return self.output(mixed.flatten(1)), (keys, values, count)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(..., time, width) -> (..., heads, time, head width)."""
@@ -117,6 +127,3 @@ class Transformer(SequenceMixer):
         """Softmax attention written out, which on a CPU is faster than the fused kernel on short sequences."""
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         return torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype) @ v
-
-    def _output(self, mixed: Tensor, x: Tensor) -> Tensor:
-        return self.output(mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x)))

@@ -6,13 +6,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones.resets import send
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 MAPPED_BYTES = 1 << 29  # a larger table is neither kept in memory nor on a GPU
 BITS = torch.tensor([1, 2, 4], dtype=torch.uint8)[:, None, None]
+
+
+def send(x: Tensor, device: torch.device | str) -> Tensor:
+    """Move x from the host to the device, without waiting for it."""
+    return x.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else x.to(device)
 
 
 class Batch(NamedTuple):

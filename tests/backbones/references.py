@@ -181,7 +181,7 @@ def rnn(config, parameters, x, state, reset):
     w, u, b, c = (parameters[f"cell.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     for t in range(x.shape[1]):
         z = x[:, t] @ w.T + before_step(h, reset, t) @ u.T + b + c
-        h = torch.where(z > 0, z, 0) if config.activation == "relu" else torch.tanh(z)
+        h = torch.tanh(z)
         outputs.append(h)
     return torch.stack(outputs, dim=1), (h,)
 
@@ -347,8 +347,6 @@ def transformer(config, parameters, x, state, reset):
             weight = torch.where(seen, torch.exp(inner / math.sqrt(2 * pairs)), 0)
             weights, mixed = weights + weight, mixed + weight * value.view(-1, heads, 2 * pairs)
         mixed = (mixed / weights).flatten(1)
-        if config.output_gate:
-            mixed = mixed * sigmoid(affine(parameters, "gate", x[:, t]))
         outputs.append(affine(parameters, "output", mixed))
     kept = [(taken & same_episode(reset, s, time - 1), key, value) for s, taken, key, _, value in history[-window:]]
     after = (torch.stack([torch.where(part[0][:, None], part[i], torch.nan) for part in kept], 1) for i in (1, 2))

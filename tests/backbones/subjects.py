@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 import references
-import torch
 from torch import Tensor
 
 from decision_rnn.backbones import Backbone, SequenceMixer, State, registered
-from decision_rnn.testing.harness import TOLERANCES, MixerCase, add_noise
+from decision_rnn.testing import TOLERANCES, MixerCase, Result, add_noise, assert_near, named, traced
 
 WIDTH = 8
 
@@ -32,11 +31,11 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "minlstm": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
     "mlstm": [{"heads": 2}, {"heads": 1}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
-    "rnn": [{}, {"activation": "relu"}],
+    "rnn": [{}],
     "s4d": [{"state_size": 6}, {"state_size": 2}, {"state_size": 4, "start": "real"}],
-    "scrn": [{"context_units": 5}, {"learn_alpha": False}],
+    "scrn": [{"context_units": 5}],
     "slstm": [{"heads": 2}],
-    "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20, "output_gate": True}],
+    "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20}],
 }
 """Configurations to try, by mixer; the first is the one that is stacked."""
 
@@ -55,9 +54,9 @@ class Subject(MixerCase):
             tolerances=TOLERANCES,
             naive=self.paper,
             remembers=not without_memory or "convolution" in self.options,
-            # Wider where sums of logarithms over all steps lose digits.
-            long_tolerance=1e-4 if self.options.get("scan") == "log" else 1e-5,
         )
+        # Wider where sums of logarithms over all steps lose digits.
+        self.long_tolerance = 1e-4 if self.options.get("scan") == "log" else 1e-5
 
     def __str__(self) -> str:
         options = "".join(f"-{key}{value}" for key, value in self.options.items())
@@ -68,15 +67,21 @@ class Subject(MixerCase):
         return registered(self.name).config(width=WIDTH, layers=self.layers or 1, **self.options)
 
     def create(self) -> SequenceMixer:
-        module = add_noise(Backbone(self.config) if self.layers else registered(self.name).cls(self.config))
-        if self.options.get("activation") == "relu":  # only a recurrent matrix of norm below 1 bounds its state
-            for name, parameter in module.named_parameters():
-                if name.endswith("cell.weight_hh_l0"):
-                    parameter.data *= 0.95 / torch.linalg.matrix_norm(parameter.data, ord=2)
-        return module
+        return add_noise(Backbone(self.config) if self.layers else registered(self.name).cls(self.config))
 
     def paper(self, parameters: dict[str, Tensor], x: Tensor, state: State, reset: Tensor) -> tuple[Tensor, State]:
         return self.loop(self.config, parameters, x, state, reset)
+
+
+def assert_same(actual: Result, expected: Result, tolerance: float, what: str) -> None:
+    """`assert_near` for an output and a final state."""
+    for name, value in named(actual).items():
+        assert_near(value, named(expected)[name], tolerance, f"{what}, {name}")
+
+
+def gradients(run: Any, parameters: dict[str, Tensor], x: Tensor, state: State) -> dict[str, Tensor]:
+    """The gradients of all inputs; see `decision_rnn.testing.traced`."""
+    return traced(run, parameters, x, state)[1]
 
 
 OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}

@@ -3,9 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from subjects import gradients
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import assert_near, gradients, noise, steps
+from decision_rnn.backbones.contract import steps
+from decision_rnn.testing import assert_near, noise
 
 WIDTH, TIME = 8, 30
 
@@ -49,8 +51,3 @@ def test_aaren_with_scores_far_apart_stays_finite_in_float32():
     assert score.abs().max() > 1000
     for part in (y, top, sums, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])):
         assert part.isfinite().all()
-
-
-def test_aaren_heads_not_dividing_the_width_raise():
-    with pytest.raises(ValueError, match=r"backbone\.width 8 must be a multiple of backbone\.heads 3"):
-        make(heads=3)

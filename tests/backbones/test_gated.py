@@ -5,12 +5,13 @@ import itertools
 import pytest
 import references
 import torch
-from subjects import Subject
+from subjects import Subject, assert_same, gradients
 
 from decision_rnn.backbones import registered
+from decision_rnn.backbones.contract import steps
 from decision_rnn.backbones.mingru import positive
 from decision_rnn.backbones.ops.recurrence import log_space_recurrence
-from decision_rnn.testing.harness import assert_near, assert_same, forward, gradients, noise, steps
+from decision_rnn.testing import assert_near, forward, noise
 
 FAR = (-120.0, 0.0, 120.0)
 
@@ -132,20 +133,6 @@ def test_log_scan_gradients_are_100_times_less_accurate_in_float32(name):
         off[scan] = max((found[key] - right[key]).abs().max() / right[key].abs().max() for key in right)
     assert off["direct"] <= 1e-6
     assert off["log"] >= 100 * off["direct"]
-
-
-@pytest.mark.parametrize("name", ["mingru", "minlstm"])
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"candidate": "absolute"}, r"candidate 'absolute' must be positive or signed"),
-        ({"scan": "parallel"}, r"scan 'parallel' must be direct or log"),
-        ({"scan": "log", "candidate": "signed"}, r"scan log .* backbone\.candidate must be positive"),
-    ],
-)
-def test_mingru_and_minlstm_config_with_invalid_candidate_or_scan_raises(name, options, said):
-    with pytest.raises(ValueError, match=rf"backbone\.{said}"):
-        registered(name).config(**options)
 
 
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])

@@ -7,7 +7,8 @@ from subjects import WIDTH, Subject, subjects
 
 from decision_rnn import linear_recurrence
 from decision_rnn.backbones import registered_names
-from decision_rnn.testing.harness import noise, steps
+from decision_rnn.backbones.contract import steps
+from decision_rnn.testing import noise
 
 RESETS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
 

@@ -1,11 +1,10 @@
 """H3: its parts against torch's convolution and the layer S4D. test_contract.py tests its equations."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import add_noise, assert_near, noise
+from decision_rnn.testing import add_noise, assert_near, noise
 
 WIDTH, TIME = 8, 20
 
@@ -35,8 +34,3 @@ def test_h3_recurrent_parameters_are_those_of_its_state_space_at_most_at_1e_3():
     mixer = make(state_size=6)
     assert [id(p) for p in mixer.recurrent_parameters()] == [id(p) for p in mixer.diagonal.recurrent_parameters()]
     assert mixer.recurrent_learning_rate(1e-2) == 1e-3
-
-
-def test_h3_kernel_of_one_step_raises():
-    with pytest.raises(ValueError, match=r"backbone\.kernel 1 must be at least 2"):
-        make(kernel=1)

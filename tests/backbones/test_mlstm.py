@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from subjects import assert_same
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import assert_near, assert_same, noise, steps
+from decision_rnn.backbones.contract import steps
+from decision_rnn.testing import assert_near, noise
 
 WIDTH, TIME = 8, 12
 
@@ -52,8 +54,3 @@ def test_mlstm_gates_are_initialised_independent_of_the_input():
     assert torch.count_nonzero(mixer.gates.weight) == 0
     assert mixer.gates.bias[:4].diff().max() < 0  # from the slowest head to the fastest
     assert mixer.gates.bias[4:].abs().max() < 0.6
-
-
-def test_mlstm_heads_not_dividing_the_width_raise():
-    with pytest.raises(ValueError, match=r"backbone\.width 8 must be a multiple of backbone\.heads 3"):
-        registered("mlstm").config(width=8, heads=3)

@@ -3,9 +3,11 @@ recurrence."""
 
 import pytest
 import torch
+from subjects import assert_same
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import add_noise, assert_near, assert_same, noise, steps
+from decision_rnn.backbones.contract import steps
+from decision_rnn.testing import add_noise, assert_near, noise
 
 WIDTH, TIME = 8, 12
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import assert_near, noise
+from decision_rnn.testing import assert_near, noise
 
 WIDTH = 4
 
@@ -69,12 +69,3 @@ def test_s4d_with_tiny_step_size_is_accurate_in_float32():
 def test_s4d_recurrent_parameters():
     mixer = make(state_size=6)
     assert {id(p) for p in mixer.recurrent_parameters()} == {id(mixer.dt_log), id(mixer.a_log), id(mixer.a_imag)}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"state_size": 5}, "state_size 5"), ({"start": "legs"}, "start 'legs'")],
-)
-def test_s4d_config_with_invalid_option_raises(options, said):
-    with pytest.raises(ValueError, match=rf"backbone\.{said}"):
-        make(**options)

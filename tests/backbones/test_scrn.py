@@ -4,20 +4,12 @@ import pytest
 import torch
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import noise
+from decision_rnn.testing import noise
 
 
 def make(**options):
     torch.manual_seed(0)
     return registered("scrn").cls(registered("scrn").config(width=8, **options))
-
-
-def test_scrn_alpha_is_trained_unless_it_is_fixed():
-    for learn in (True, False):
-        mixer = make(learn_alpha=learn)
-        mixer(noise(2, 5, 8, dtype=torch.float32))[0].square().sum().backward()
-        assert (mixer.beta.grad is not None) == learn
-        assert list(mixer.recurrent_parameters()) == ([mixer.beta] if learn else [])
 
 
 def test_scrn_context_is_a_moving_average_with_the_papers_alpha():
@@ -27,8 +19,3 @@ def test_scrn_context_is_a_moving_average_with_the_papers_alpha():
     drive = x[0] @ mixer.context.weight[0]
     right = sum(0.05 * 0.95 ** (49 - t) * drive[t] for t in range(50))
     assert s.item() == pytest.approx(right.item(), rel=2e-3)
-
-
-def test_scrn_without_context_units_raises():
-    with pytest.raises(ValueError, match=r"backbone\.context_units 0 must be at least 1"):
-        make(context_units=0)

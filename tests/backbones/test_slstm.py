@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+from subjects import assert_same
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.harness import assert_same, noise, steps
+from decision_rnn.backbones.contract import steps
+from decision_rnn.testing import noise
 
 WIDTH, TIME = 8, 12
 
@@ -54,8 +56,3 @@ def test_slstm_starts_without_memory_mixing_and_every_head_has_all_half_lives():
     half_lives = math.log(0.5) / torch.log(forget)
     assert (half_lives.amax(1) > 500).all()
     assert (half_lives.amin(1) < 2).all()
-
-
-def test_slstm_heads_not_dividing_the_width_raise():
-    with pytest.raises(ValueError, match=r"backbone\.width 8 must be a multiple of backbone\.heads 3"):
-        registered("slstm").config(width=8, heads=3)

@@ -7,7 +7,7 @@ from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
 from decision_rnn.backbones import Backbone, registered, registered_names
-from decision_rnn.testing.harness import BATCH, TIME, noise
+from decision_rnn.testing import BATCH, TIME, noise
 
 
 @pytest.mark.parametrize("name", registered_names())
@@ -109,34 +109,3 @@ def test_block_convolution_equals_torch_conv1d():
     for parameter in fresh.parameters():  # initialised like torch's own
         assert parameter.abs().max() <= 0.5
         assert parameter.std().item() == pytest.approx(1 / 12**0.5, rel=0.1)
-
-
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_block_convolution_ignores_nonfinite_values_before_a_reset(value):
-    convolution = Subject("gru", OTHER_STACK, layers=1).build().blocks[0].convolution
-    x, reset = noise(1, TIME, WIDTH), torch.zeros(1, TIME, dtype=torch.bool)
-    right, after = convolution(x[:, 6:])
-    broken = x.clone()
-    broken[:, :6] = value
-    broken.requires_grad_()
-    reset[:, 6] = True
-    y, state = convolution(broken, (torch.full((1, 3, WIDTH), value, dtype=x.dtype),), reset)
-    assert torch.equal(y[:, 6:], right)
-    assert torch.equal(state[0], after[0])
-    (grad,) = torch.autograd.grad(y[:, 6:].sum(), broken)
-    assert grad.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"mlp_ratio": -1.0}, r"mlp_ratio -1.0 must be 0, for no MLP, or above"),
-        ({"mlp_ratio": 0.01}, r"mlp_ratio 0.01 leaves no channel of backbone\.width 8"),
-        ({"norm": "batch"}, r"norm 'batch' must be layer or rms"),
-        ({"convolution": 1}, r"convolution 1 must be 0, for none, or at least 2"),
-        ({"convolution": -4}, r"convolution -4 must be 0, for none, or at least 2"),
-    ],
-)
-def test_stack_config_with_invalid_option_raises(options, said):
-    with pytest.raises(ValueError, match=rf"backbone\.{said}"):
-        registered("gru").config(width=WIDTH, **options)

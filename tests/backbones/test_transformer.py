@@ -5,7 +5,8 @@ import torch
 from subjects import WIDTH, Subject
 
 from decision_rnn.backbones import Backbone, registered, reset_rows
-from decision_rnn.testing.harness import assert_near, noise, steps
+from decision_rnn.backbones.contract import steps
+from decision_rnn.testing import assert_near, noise
 
 WINDOW, TIME = 4, 11
 
@@ -135,11 +136,3 @@ def test_transformer_width_without_even_width_per_head_raises(width, heads):
         registered("transformer").config(width=width, heads=heads)
     for said in ("width", "heads", str(width), str(heads)):
         assert said in str(error.value)
-
-
-def test_transformer_with_closed_output_gate_outputs_only_the_bias():
-    mixer, x = make(output_gate=True), noise(2, TIME, WIDTH)
-    with torch.no_grad():
-        mixer.gate.bias.fill_(-1000)
-    for y in (mixer(x)[0], steps(mixer, x, mixer.initial_state(2), None)[0]):
-        assert torch.equal(y, mixer.output.bias.expand_as(y))

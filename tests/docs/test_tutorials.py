@@ -42,7 +42,7 @@ SMALLER = {
     "for seed in range(30):": "for seed in range(6):",
 }
 """What stands in a page, and what is run in its place."""
-PROCESSES = ("compare", "report", "bench", "check", "package", "play")
+PROCESSES = ("compare", "report", "bench", "package", "play")
 """Commands that start processes, need what those made, or take long: left to the slow tests."""
 
 RENDERS_NOT = "cannot render"

@@ -14,7 +14,7 @@ from run_config import parse_run
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.agent.conditions import return_to_go_limits
-from decision_rnn.backbones import BackboneConfig, register
+from decision_rnn.backbones import BackboneConfig, register_backbone
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
@@ -83,7 +83,7 @@ class Tied(MLP):
 def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
     registries: None, store: EpisodeStore, run: Path
 ) -> None:
-    register(TiedConfig)(Tied)
+    register_backbone(TiedConfig)(Tied)
     agent = make(store, 2, run=run, backbone="tied")
     loaded = load_agent(last_checkpoint(run))
     saved, back = agent.state_dict(), loaded.agent.state_dict()

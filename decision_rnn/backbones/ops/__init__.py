@@ -1,1 +1,1 @@
-"""Operations that mixers share: the linear recurrence, resets for torch's kernels, rotary positions."""
+"""Operations that mixers share: recurrences, chunks of time, convolutions and rotary positions."""

@@ -4,6 +4,8 @@ On a CPU core its time is that of moving inner * state_size numbers per step thr
 alone for the backward pass, where the factors and products that autograd would store are computed again. Powers of 2
 are used for exponentials, three times as fast where torch.exp is left to MKL on an AMD processor; sums of products for
 products with a vector on the right, which torch's batched product computes one row at a time, six times as slow.
+
+A reset is an infinite step size, after which nothing is left of the state.
 """
 
 import math
@@ -12,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from decision_rnn.backbones.contract import without_autocast
 from decision_rnn.backbones.ops.first_order import first_order
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.resets import rows_by_step
 
 
 def selective_scan(
@@ -28,10 +30,10 @@ def selective_scan(
         u: (batch, time, inner), the inputs times the step sizes.
         b, c: (batch, time, state_size), the input and output maps.
         initial: (batch, inner, state_size), h before the first step.
-        reset: Where episodes begin: h before these steps is 0.
+        reset: (batch, time) bool, true where h is replaced by zero before the step.
     """
     # On a GPU, a kernel for each step of the loop would take longer than to store the factors of all.
-    if dt.is_cuda or torch.compiler.is_compiling():
+    if dt.is_cuda:
         return stored_scan(dt, a, u, b, c, initial, reset)
     y, last = _SelectiveScan.apply(reset, dt, a, u, b, c, initial)
     return y, last
@@ -53,46 +55,41 @@ class _SelectiveScan(torch.autograd.Function):
     def forward(
         ctx: Any, reset: Tensor | None, dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor
     ) -> tuple[Tensor, Tensor]:
-        a, initial, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
-        doublings = a / math.log(2)
-        h, decay = initial, torch.empty(initial.shape, dtype=a.dtype, device=a.device)
-        states = []  # not one tensor, which would be mapped anew, and cleared, by the operating system at every call
-        for t, rows in enumerate(rows_by_step(reset, dt.shape[1])):
-            if rows is not None:
-                h = h.index_fill(0, rows, 0)
-            torch.mul(dt[:, t, None], doublings, out=decay).exp2_()
+        a, h, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
+        size = dt if reset is None else dt.masked_fill(reset.unsqueeze(2), torch.inf)
+        doublings, decay = a / math.log(2), torch.empty(h.shape, dtype=a.dtype, device=a.device)
+        before, states = (
+            h,
+            [],
+        )  # not one tensor, which would be mapped anew, and cleared, by the operating system at every call
+        for t in range(dt.shape[1]):
+            torch.mul(size[:, t, None], doublings, out=decay).exp2_()
             h = torch.mul(decay, h).addcmul_(u[:, t, None], b[:, t, :, None])
             states.append(h)
             y[:, t] = _product(c[:, t, None], h).squeeze(1)
-        ctx.save_for_backward(dt, a, u, b, c, initial, *states)
-        ctx.reset = reset
+        ctx.save_for_backward(dt, size, a, u, b, c, before, *states)
         return y, h.transpose(1, 2).contiguous()
 
     @staticmethod
     @first_order
     def backward(ctx: Any, grad_y: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:
-        dt, a, u, b, c, initial, *states = ctx.saved_tensors
-        starts = rows_by_step(ctx.reset, dt.shape[1])
+        dt, size, a, u, b, c, initial, *states = ctx.saved_tensors
         grad_dt, grad_u, grad_b, grad_c = map(torch.empty_like, (dt, u, b, c))
         grad, doublings = grad_last.transpose(1, 2).contiguous(), a / math.log(2)
         decay, work, grad_a = torch.empty_like(grad), torch.empty_like(grad), torch.zeros_like(grad)
-        for t in reversed(range(len(states))):
-            dt_t, rows = dt[:, t, None], starts[t]
+        for t in reversed(range(dt.shape[1])):
             grad.addcmul_(grad_y[:, t, None], c[:, t, :, None])
             torch.sum(torch.mul(states[t], grad_y[:, t, None], out=work), -1, out=grad_c[:, t])
             torch.sum(torch.mul(grad, u[:, t, None], out=work), -1, out=grad_b[:, t])
             grad_u[:, t] = _product(b[:, t, None], grad).squeeze(1)
-            grad.mul_(torch.mul(dt_t, doublings, out=decay).exp2_())
+            grad.mul_(torch.mul(size[:, t, None], doublings, out=decay).exp2_())
             torch.mul(grad, states[t - 1] if t else initial, out=work)
-            if rows is not None:
-                work.index_fill_(0, rows, 0)
-                grad.index_fill_(0, rows, 0)
-            grad_a.addcmul_(work, dt_t)
+            grad_a.addcmul_(work, dt[:, t, None])
             grad_dt[:, t] = work.mul_(a).sum(1)
         return None, grad_dt, grad_a.sum(0).T, grad_u, grad_b, grad_c, grad.transpose(1, 2)
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """A product of matrices in the precision of its arguments, also under autocast."""
-    with torch.autocast(left.device.type, enabled=False):
+    with without_autocast(left):
         return left @ right

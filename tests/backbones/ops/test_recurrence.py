@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
+from decision_rnn.testing import TOLERANCES, assert_near, noise
 
 BATCH, TIME, WIDTH = 2, 6, 3
 DTYPES = [torch.float64, torch.complex128, torch.float32, torch.complex64]
@@ -127,32 +127,3 @@ def test_linear_recurrence_does_not_modify_its_arguments():
     linear_recurrence(*leaves, RESETS["some"]).sum().backward()
     for part, right in zip(parts, kept, strict=True):
         assert torch.equal(part, right)
-
-
-@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
-@pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_linear_recurrence_keeps_infinities_in_their_episode(dtype, constant, bad):
-    """The second of three episodes is not finite, or the first one and the initial state."""
-    a, b, initial = problem(dtype, constant)
-    reset = (torch.arange(TIME) == 2) | (torch.arange(TIME) == 4).expand(BATCH, TIME)
-    for episode, begin in ((slice(2, 4), initial), (slice(0, 2), torch.full_like(initial, bad))):
-        spoilt_a, spoilt_b = a.clone(), b.clone()
-        spoilt_b[:, episode] = bad
-        if not constant:
-            spoilt_a[:, episode] = bad
-        others = torch.ones(TIME, dtype=torch.bool)
-        others[episode] = False
-
-        def run(*parts):
-            leaves = [part.clone().requires_grad_() for part in parts]
-            h = linear_recurrence(*leaves, reset)[:, others]  # noqa: B023
-            return h, *torch.autograd.grad(h, leaves, numbers(dtype, *h.shape, seed=4))
-
-        right, (h, grad_a, grad_b, grad_initial) = run(a, b, initial), run(spoilt_a, spoilt_b, begin)
-        assert_near(planes(h), planes(right[0]), tolerance(dtype), "h")
-        if not constant:
-            assert_near(planes(grad_a[:, others]), planes(right[1][:, others]), tolerance(dtype), "gradient of a")
-        assert_near(planes(grad_b[:, others]), planes(right[2][:, others]), tolerance(dtype), "gradient of b")
-        if begin is initial:
-            assert_near(planes(grad_initial), planes(right[3]), tolerance(dtype), "gradient of initial")

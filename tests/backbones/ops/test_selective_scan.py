@@ -54,15 +54,3 @@ def test_selective_scan_and_its_gradients_are_those_of_a_loop_in_float64(scan, p
     ]
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradients[1], gradients[0])
-
-
-@pytest.mark.parametrize("scan", [selective_scan, stored_scan])
-def test_what_a_reset_of_the_selective_scan_cuts_off_reaches_no_later_value(scan) -> None:
-    mask = torch.zeros(BATCH, TIME, dtype=torch.bool)
-    mask[:, 3] = True
-    given = list(inputs())
-    expected = scan(*given, mask)
-    with torch.no_grad():
-        given[5][:] = torch.inf
-    found = scan(*given, mask)
-    torch.testing.assert_close((found[0][:, 3:], found[1]), (expected[0][:, 3:], expected[1]))

@@ -4,14 +4,15 @@ word `contract` in their names."""
 
 import os
 
+import properties
 import pytest
 import references
 import torch
 from subjects import Subject
 
+from decision_rnn import testing
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
-from decision_rnn.testing import properties
-from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
+from decision_rnn.testing import TOLERANCES, assert_near, noise
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
@@ -59,34 +60,6 @@ def check(leaves, reset, tolerance):
 def test_kernel_values_and_gradients_equal_the_reference(dtype, constant, shape):
     for reset in resets(*shape[:2]).values():
         check(problem(dtype, constant, *shape), reset, TOLERANCES[dtype.to_real()])
-
-
-@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_kernel_keeps_infinities_in_their_episode(dtype, bad):
-    """The second of three episodes is not finite, or the first and the initial state."""
-    time = 7
-    a, b, initial = problem(dtype, False, 1, time, 2)
-    reset = torch.zeros(1, time, dtype=torch.bool)
-    reset[0, [2, 5]] = True
-    for episode, begin in ((slice(2, 5), initial), (slice(0, 2), torch.full_like(initial, bad))):
-        spoilt_a, spoilt_b = a.clone(), b.clone()
-        spoilt_a[:, episode] = spoilt_b[:, episode] = bad
-        others = torch.ones(time, dtype=torch.bool)
-        others[episode] = False
-
-        def run(*parts):
-            h = recurrence_triton.linear_recurrence(*parts, reset)
-            return torch.where(others[:, None], h, 0)  # noqa: B023
-
-        right, found = (
-            values_and_gradients(run, (a, b, initial)),
-            values_and_gradients(run, (spoilt_a, spoilt_b, begin)),
-        )
-        for part, twin in zip(found[:3], right[:3], strict=True):
-            assert torch.equal(part[:, others], twin[:, others])
-        if begin is initial:
-            assert torch.equal(found[3], right[3])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
@@ -186,7 +159,7 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
             begins = reset
-            right = values_and_gradients(lambda *p: recurrence._GatedRecurrence.apply(*p, begins, signed), wide)  # noqa: B023
+            right = values_and_gradients(lambda *p: recurrence.gated_recurrence(*p, begins, signed), wide)  # noqa: B023
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
@@ -210,10 +183,10 @@ def test_gates_kernel_computes_bfloat16_in_float32():
 # The contract, with the kernels substituted in the mixers
 
 QUICK = [
-    properties.gradients_agree,
-    properties.resets_isolate,
+    testing.gradients_agree,
+    testing.resets_isolate,
     properties.rows_are_independent,
-    properties.bfloat16,
+    testing.bfloat16,
     properties.calls_are_pure,
 ]
 

@@ -1,11 +1,11 @@
-"""The contract on a GPU: `pytest -n 4 tests/backbones` on a machine that has one; skipped elsewhere."""
+"""The contract on a GPU; skipped elsewhere."""
 
 import pytest
 import torch
+from properties import PROPERTIES
 from subjects import subjects
 
 from decision_rnn.backbones import registered_names
-from decision_rnn.testing.properties import PROPERTIES
 
 if not torch.cuda.is_available():
     pytest.skip("torch sees no CUDA device", allow_module_level=True)

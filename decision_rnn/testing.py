@@ -1,0 +1,415 @@
+"""The contract of sequence mixers as a tool: `check_mixer` checks any layer against it."""
+
+import copy
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones import BACKBONES, BackboneConfig, SequenceMixer, State, registered
+from decision_rnn.backbones.contract import steps
+
+BATCH, TIME = 3, 12
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
+"""Largest allowed difference by dtype, relative to the largest value of the tensor; see also `ROUNDINGS`."""
+ROUNDINGS = 32
+"""A difference is also allowed if errors of so many units in the last place, in weights and inputs, make it in exact
+arithmetic: some layers magnify the rounding of what they read."""
+PATTERNS = {
+    "none": "............ ............ ............",
+    "first and last": "x..........x ...........x x...........",
+    "consecutive": "...xxx...... xx.......... ..........xx",
+    "random": "......xx.... ...xx..x.... ....xx.....x",
+    "dense": "..x..x...xx. ...x.xxx.... x..x..xx.x.x",
+    "everywhere": "xxxxxxxxxxxx xxxxxxxxxxxx xxxxxxxxxxxx",
+    "once in every row": ".....x...... ...........x .x..........",
+}
+"""Where episodes begin, in BATCH rows of TIME steps."""
+
+Result = tuple[Tensor, State]
+
+
+@dataclass(kw_only=True)
+class MixerCase:
+    """A mixer under test.
+
+    Attributes:
+        make: Creates the mixer, with weights that depend only on torch's seed.
+        width: Channels of its input and output.
+        tolerances: The tolerance for each dtype to test, the widest dtype first.
+        naive: The equations as a plain loop, `(parameters, x, state, reset) -> (outputs, state)`; if left out, the
+            mixer's own steps in the widest dtype are the reference.
+        remembers: Whether a step's output may depend on the steps before it.
+    """
+
+    make: Callable[[], SequenceMixer]
+    width: int
+    tolerances: Mapping[torch.dtype, float]
+    naive: Callable[..., Result] | None = None
+    remembers: bool = True
+
+    @property
+    def widest(self) -> torch.dtype:
+        """The widest dtype, in which properties that concern only one dtype are tested."""
+        return next(iter(self.tolerances))
+
+    def build(self, dtype: torch.dtype | None = None, error: float = 0) -> Any:
+        """The mixer in that dtype, or in the widest, with relative errors of that size in its weights."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            return self.make()._apply(lambda part: nudged(cast(part, dtype or self.widest), error))
+
+    def inputs(self, module: SequenceMixer, dtype: torch.dtype | None = None) -> tuple[Tensor, State]:
+        """x, (BATCH, TIME, width), and the state after 2, 6 and 7 steps of an episode."""
+        dtype = dtype or self.widest
+        with torch.no_grad():
+            _, state = steps(module, noise(BATCH, 7, self.width, dtype=dtype, seed=3), None, mask("consecutive")[:, :7])
+        return noise(BATCH, TIME, self.width, dtype=dtype), state
+
+    def reference(
+        self, dtype: torch.dtype, error: float = 0
+    ) -> tuple[dict[str, Tensor], Callable[[Tensor, State | None, Tensor | None], Result]]:
+        """The weights of `build(dtype)` in the widest dtype, and what the mixer should compute with them; with relative
+        errors in weights and arguments if `error` is above 0."""
+        module = self.build(dtype)._apply(lambda part: nudged(cast(part, self.widest), error))
+
+        def run(x: Tensor, state: State | None, reset: Tensor | None) -> Result:
+            state = module.initial_state(len(x)) if state is None else state
+            x, *before = (nudged(cast(part, self.widest), error) for part in (x, *state))
+            reset = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if reset is None else reset
+            if self.naive is None:
+                return steps(module, x, tuple(before), reset)
+            return self.naive(dict(module.named_parameters()), x, tuple(before), reset)
+
+        return trainable(module), run
+
+    def compare(self, dtype: torch.dtype, what: str, found: dict[str, Tensor], compute: Callable[..., Any]) -> None:
+        """Compare named tensors with those that `compute` makes of the reference, up to the effect of rounding."""
+        right = compute(*self.reference(dtype))
+        error = 0.0 if dtype == self.widest else ROUNDINGS * torch.finfo(dtype).eps
+        rounded = functools.cache(lambda: compute(*self.reference(dtype, error)) if error else right)
+        require(found.keys() == right.keys(), f"{what}: {sorted(found)} instead of {sorted(right)}")
+        for name, value in found.items():
+            close = lambda name=name: rounded()[name]  # noqa: E731
+            assert_near(value, right[name], self.tolerances[dtype], f"{what}, {name}", close)
+
+
+def state_form(case: MixerCase) -> None:
+    """The state is a flat tuple of real tensors, batch first, of constant form; outputs have the form of x."""
+    for dtype in case.tolerances:
+        module = case.build(dtype)
+        initial = module.initial_state(BATCH)
+        require(isinstance(initial, tuple), f"initial_state returns a {type(initial).__name__}, not a tuple")
+        for i, part in enumerate(initial):
+            require(isinstance(part, Tensor), f"part {i} of the initial state is a {type(part).__name__}, not a tensor")
+            real = part.dtype == dtype or not (part.is_floating_point() or part.is_complex())
+            require(real, f"part {i} of the initial state is {part.dtype}: it must be real, of {dtype}")
+            require(part.shape[:1] == (BATCH,), f"part {i} of the initial state is {tuple(part.shape)}: batch first")
+        for time, mode in itertools.product((1, 2, 7, 50), (forward, steps)):
+            x, state = noise(BATCH, time, case.width, dtype=dtype), None
+            for _ in range(2):
+                with torch.no_grad():
+                    y, state = mode(module, x, state)
+                what = f"{mode.__name__} over {time} steps"
+                require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what}: y is {y.dtype} {tuple(y.shape)}")
+                forms = [[(p.dtype, tuple(p.shape)) for p in parts] for parts in (state, initial)]
+                require(forms[0] == forms[1], f"the state after {what} is {forms[0]}, the initial state {forms[1]}")
+
+
+def modes_agree(case: MixerCase) -> None:
+    """`forward`, chunks of it and steps give the same outputs, final state and gradients, with resets anywhere."""
+    for dtype, pattern in itertools.product(case.tolerances, ("left out", *PATTERNS)):
+        module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
+        x, carried = case.inputs(module, dtype)
+        for start, state in {"no": None, "a carried": carried}.items():
+            for mode, run in MODES.items():
+                if dtype != case.widest and mode in OTHER_CHUNKS:
+                    continue
+                with torch.no_grad():
+                    found = named(run(module, x, state, reset))
+                    what = f"{mode}, {dtype}, resets {pattern}, {start} state"
+                    case.compare(dtype, what, found, lambda _, run: named(run(x, state, reset)))  # noqa: B023
+
+
+def gradients_agree(case: MixerCase) -> None:
+    """`forward`, chunks and steps give the same gradients of all parameters, of x and of the carried state."""
+    for dtype, pattern in itertools.product(case.tolerances, ("left out", "consecutive", "random")):
+        module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
+        x, state = case.inputs(module, dtype)
+        wide = cast(x, case.widest), tuple(cast(part, case.widest) for part in state)
+        for mode in ("forward", "forward in chunks of [5, 1, 6]", "steps"):
+            run = functools.partial(MODES[mode], module, reset=reset)
+            _, found = traced(run, trainable(module), x, state)
+            what = f"{mode}, {dtype}, resets {pattern}, gradient"
+            case.compare(
+                dtype,
+                what,
+                found,
+                lambda weights, run: traced(lambda x, s: run(x, s, reset), weights, *wide)[1],  # noqa: B023
+            )
+
+
+def causal(case: MixerCase) -> None:
+    """x at step t changes the outputs from t on and none before, in value and in gradient."""
+    t, module, x = 5, case.build(), noise(BATCH, TIME, case.width, dtype=case.widest).requires_grad_()
+    y, _ = forward(module, x)
+    (slope,) = torch.autograd.grad((y[:, :t] * noise(BATCH, t, case.width, dtype=y.dtype)).sum(), x)
+    require(slope[:, :t].abs().amax(-1).gt(0).all(), "the input of a step has no gradient in the outputs from it on")
+    require(not slope[:, t:].any(), f"outputs before step {t} have a gradient in x from it on")
+    changed, _ = forward(module, torch.cat([x[:, :t], x[:, t : t + 1].flip(-1), x[:, t + 1 :]], dim=1))
+    require(torch.equal(changed[:, :t], y[:, :t]), f"outputs before step {t} change with x at that step")
+    response = (changed - y).abs().amax(-1)
+    require(response[:, t].min() > 0, f"the output of step {t} does not change with its input")
+    later = response[:, t + 1].max() > 1e-6 or not case.remembers
+    require(later, f"the output of step {t + 1} does not change with the input of step {t}")
+
+
+def resets_isolate(case: MixerCase) -> None:
+    """A reset cuts off earlier steps and the state before, in value and in gradient, to the last bit."""
+    module, reset = case.build(), mask("once in every row")
+    later = (reset.cumsum(1) > 0).unsqueeze(2)
+    x, state = (part for part in case.inputs(module))
+    for mode in (forward, steps):
+
+        def run(x: Tensor, state: State) -> Result:
+            y, after = mode(module, x, state, reset)  # noqa: B023
+            return torch.where(later, y, 0), after
+
+        right, slopes = traced(run, {}, x, state)
+        for name, slope in slopes.items():
+            slope = slope.where(~later, 0) if name == "x" else slope
+            require(not slope.any(), f"{mode.__name__}: a gradient in {name} crosses a reset")
+        other = tuple(torch.full_like(part, 3) if part.is_floating_point() else part for part in state)
+        (y, after), _ = traced(run, {}, torch.where(later, x, 3 - x), other)
+        same = torch.equal(y, right[0]) and all(map(torch.equal, after, right[1]))
+        finite = all(a.nan_to_num().equal(b.nan_to_num()) for a, b in zip(after, right[1], strict=True))
+        require(same or (torch.equal(y, right[0]) and finite), f"{mode.__name__}: what is before a reset is seen after")
+
+
+def dense_resets(case: MixerCase) -> None:
+    """Resets on and beside powers of two, where chunks and blocks of a kernel begin, and in any density."""
+    module, time = case.build(), 600
+    powers = torch.tensor([2**i for i in range(2, 10)] + [64 * i for i in range(1, 10)])
+    reset = noise(4, time, seed=4) > 1  # a reset every 6 steps
+    reset[:3] = False
+    for row, offset in enumerate((-1, 0, 1)):
+        reset[row, powers + offset] = True
+    x, last = noise(4, time, case.width, dtype=case.widest).requires_grad_(), time - 5
+    reset[:, last] = True
+    y, after = forward(module, x, None, reset)
+    with torch.no_grad():
+        right = named(steps(module, x, None, reset))
+    for name, value in named((y, after)).items():
+        assert_near(value, right[name], 10 * case.tolerances[case.widest], f"forward over {time} steps, {name}")
+    (slope,) = torch.autograd.grad((y[:, last:] * noise(4, time - last, case.width, dtype=y.dtype)).sum(), x)
+    require(not slope[:, :last].any(), f"a gradient in x crosses the reset at step {last}")
+
+
+def bfloat16(case: MixerCase) -> None:
+    """Under bfloat16 autocast: close to float32, finite gradients, and the state stays float32."""
+    module, reset = case.build(torch.float32), mask("random")
+    x, state = case.inputs(module, torch.float32)
+    half = 2.5 * torch.finfo(torch.bfloat16).eps  # fewer than `ROUNDINGS`: only the factors of products are rounded
+    right = named(forward(module, x, state, reset))
+    nearby = tuple(nudged(part, half) for part in state)
+    close = named(forward(case.build(torch.float32, half), nudged(x, half), nearby, reset))
+    for mode in (forward, steps):
+        with torch.autocast(x.device.type, torch.bfloat16):
+            y, after = mode(module, x, state, reset)
+        for name, value in named((y, after)).items():
+            assert_near(value, right[name], 0.03, f"{mode.__name__}, {name}", lambda name=name: close[name])
+        for i, part in enumerate(after):
+            wide = part.dtype == torch.float32 or not part.is_floating_point()
+            require(wide, f"{mode.__name__}: part {i} of the state is {part.dtype}: it must stay torch.float32")
+        _, slopes = traced(lambda *_: (y.float(), ()), trainable(module), x, ())  # noqa: B023
+        for name, slope in slopes.items():
+            require(slope.isfinite().all(), f"{mode.__name__}: the gradient of {name} is not finite")
+
+
+PROPERTIES: tuple[Callable[[MixerCase], None], ...] = (
+    state_form,
+    modes_agree,
+    gradients_agree,
+    causal,
+    resets_isolate,
+    dense_resets,
+    bfloat16,
+)
+"""All properties. If the first fails, the others, which compare states, are not checked."""
+
+
+def check_mixer(
+    mixer: str | type[SequenceMixer] | SequenceMixer | Callable[[], SequenceMixer],
+    config: BackboneConfig | None = None,
+    *,
+    width: int = 8,
+    tolerances: Mapping[torch.dtype, float] = TOLERANCES,
+    raise_error: bool = True,
+) -> dict[str, str]:
+    """Check a sequence mixer against the contract of `SequenceMixer`, property by property.
+
+    A mixer that keeps the contract computes the same outputs, final states and gradients in `forward`, in `step` and in
+    any chunks with the state carried, with episodes beginning anywhere. It depends neither on the future nor on steps
+    before a reset, also in bfloat16. The reference is the mixer's own `step` in the widest dtype; whether that is the
+    paper's layer is not checked. Dropout inside the mixer must be off.
+
+    Args:
+        mixer: The name of a registered mixer; a class, called as `mixer(config)`; an instance, which is not changed; or
+            a function without arguments that returns one. Parameters of newly created mixers are perturbed, so that a
+            zero bias cannot hide an error.
+        config: The configuration of a class or name; if left out, its defaults with `width`.
+        width: Channels of input and output.
+        tolerances: For each dtype, the widest first, the largest allowed difference, relative to the largest value of a
+            tensor. Check a layer that always computes in float32 with `{torch.float32: 1e-5}`.
+        raise_error: Whether to raise an error if a property fails.
+
+    Returns:
+        For each property that the mixer lacks, what differs, where and by how much.
+
+    Raises:
+        AssertionError: If a property fails and `raise_error` is set.
+
+    Example:
+        >>> check_mixer("mingru")
+        {}
+    """
+    if isinstance(mixer, nn.Module):
+        make: Callable[[], Any] = functools.partial(copy.deepcopy, mixer)
+    else:
+        if isinstance(mixer, str):
+            config = config or registered(mixer).config(width=width)
+            mixer = registered(mixer).cls
+        if isinstance(mixer, type):
+            classes = {entry.cls: entry.config for entry in BACKBONES.entries.values()}
+            of_class = next((classes[base] for base in mixer.__mro__ if base in classes), None)
+            config = config or (of_class(width=width) if of_class else BackboneConfig(name="mixer", width=width))
+            mixer, width = functools.partial(mixer, config), config.width
+        make = lambda: add_noise(mixer())  # noqa: E731
+    case = MixerCase(make=make, width=width, tolerances=tolerances, remembers=bool(make().initial_state(1)))
+    failures: dict[str, str] = {}
+    for check in PROPERTIES:
+        try:
+            check(case)
+        except Exception as error:  # the mixer may raise anything
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            failures[check.__name__] = kind + " ".join(str(error).split())[:500]
+            if check is state_form:
+                break
+    if raise_error and failures:
+        raise AssertionError("\n".join(f"{name}: {reason}" for name, reason in failures.items()))
+    return failures
+
+
+def add_noise(module: Any) -> Any:
+    """Perturb the parameters of a new mixer, so that a zero bias cannot hide an error; returns the mixer."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return module
+
+
+def cast(part: Tensor, dtype: torch.dtype) -> Tensor:
+    """A floating-point tensor in a real dtype, or a complex tensor in the complex dtype of that width."""
+    if part.is_complex():
+        return part.to(dtype.to_complex())
+    return part.to(dtype) if part.is_floating_point() else part
+
+
+def nudged(part: Tensor, error: float) -> Tensor:
+    """A tensor with relative errors of that size, of random sign."""
+    if not error or not part.is_floating_point():
+        return part
+    return part * (1 + error * noise(*part.shape, dtype=part.dtype, seed=20).sign())
+
+
+def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    """Gaussian noise, the same numbers on every device, on torch's default device, which all properties use."""
+    wide = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu")
+    return wide.to(torch.get_default_device(), dtype)
+
+
+def mask(pattern: str) -> Tensor:
+    """A pattern of resets, by name, as a mask, (BATCH, TIME) bool."""
+    return torch.tensor([[step == "x" for step in row] for row in PATTERNS[pattern].split()])
+
+
+def forward(
+    module: SequenceMixer,
+    x: Tensor,
+    state: State | None = None,
+    reset: Tensor | None = None,
+    lengths: Sequence[int] = (),
+) -> Result:
+    """Run `forward`, at once or over consecutive chunks of time of these lengths, with the state carried."""
+    outputs, start = [], 0
+    for length in lengths or [x.shape[1]]:
+        chunk = slice(start, start + length)
+        y, state = module(x[:, chunk], state, None if reset is None else reset[:, chunk])
+        outputs.append(y)
+        start += length
+    assert state is not None
+    return torch.cat(outputs, dim=1), state
+
+
+CHUNKS = [[1] * TIME, [1, 4, 7], [5, 1, 6], [TIME - 1, 1]]
+OTHER_CHUNKS = {f"forward in chunks of {lengths}": functools.partial(forward, lengths=lengths) for lengths in CHUNKS}
+MODES: dict[str, Callable[..., Result]] = {"forward": forward, **OTHER_CHUNKS, "steps": steps}
+
+
+def named(result: Result) -> dict[str, Tensor]:
+    """An output and a final state as tensors with names."""
+    return {"output": result[0], **{f"state part {i}": part for i, part in enumerate(result[1])}}
+
+
+def trainable(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters that require gradients, by name."""
+    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+
+
+def traced(
+    run: Callable[[Tensor, State], Result], parameters: Mapping[str, Tensor], x: Tensor, state: State
+) -> tuple[Result, dict[str, Tensor]]:
+    """The result, and the gradients of all inputs: parameters, x and the state before the first step."""
+    x = x.clone().requires_grad_()
+    state = tuple(part.clone().requires_grad_(part.is_floating_point()) for part in state)
+    y, after = run(x, state)
+    loss = x.new_zeros(())
+    for i, part in enumerate((y, *after)):
+        if part.is_floating_point():
+            loss = loss + (part.nan_to_num() * noise(*part.shape, dtype=part.dtype, seed=10 + i)).sum()
+    inputs = {**parameters, "x": x, **{f"state {i}": part for i, part in enumerate(state) if part.requires_grad}}
+    slopes = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    return (y.detach(), tuple(part.detach() for part in after)), dict(zip(inputs, slopes, strict=True))
+
+
+def require(condition: bool | Tensor, message: str) -> None:
+    """An assertion that `python -O` keeps."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def assert_near(
+    actual: Tensor, expected: Tensor, tolerance: float, what: str, rounded: Callable[[], Tensor] | None = None
+) -> None:
+    """Raise AssertionError if a value differs by more than `tolerance` times the largest finite expected value or, if
+    that is more, than the largest difference between `expected` and `rounded`, which has the effect of rounding."""
+
+    def largest(part: Tensor) -> float:
+        return float(part.detach().abs().where(part.isfinite(), 0).max()) if part.numel() else 0.0
+
+    def check(bound: float) -> None:
+        torch.testing.assert_close(
+            actual, expected, rtol=0, atol=bound, equal_nan=True, check_dtype=False, msg=lambda text: f"{what}: {text}"
+        )
+
+    bound = tolerance * largest(expected) if tolerance else 0.0
+    try:
+        check(bound)
+    except AssertionError:
+        if rounded is None:
+            raise
+        check(max(bound, largest(rounded() - expected)))
