@@ -75,7 +75,7 @@ def test_processes_read_the_rows_of_one_batch(store: EpisodeStore, tbptt_segment
         # Each half of the batch knows another number of actions: episodes end, and so do segments.
         ("--objective", "action_chunk", "--objective.chunk_size", "6", "--training.context", "8"),
         ("--training.optimizer", "muon", "--training.tbptt_segments", "3"),
-        ("--condition.reach", "0.9", "--agent.condition_at", "head"),
+        ("--agent.conditioning", "adaln"),
     ],
     ids=lambda options: "-".join(options[1::2]) or "default",
 )
