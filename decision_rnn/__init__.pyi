@@ -30,7 +30,7 @@ from .data.spec import DatasetSpec as DatasetSpec
 from .data.store import EpisodeStore as EpisodeStore
 from .data.store import open_or_make as open_or_make
 from .data.stream import StepStream as StepStream
-from .environments.environments import play_episodes as play_episodes
+from .environments.playing import play_episodes as play_episodes
 from .evaluation.environment_actor import EnvironmentActor as EnvironmentActor
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.metrics import Metric as Metric

@@ -13,7 +13,9 @@ from decision_rnn.utils.plugins import import_callable
 def run(arguments: Sequence[str]) -> None:
     """Record episodes and print how many; raises InputError for invalid input."""
     command = parser().read(arguments)
-    policy: Any = command.agent or import_callable(command.policy, "--policy")
+    policy: Any = command.agent or command.policy
+    if command.policy not in (None, "random"):
+        policy = import_callable(command.policy, "--policy")
     settings = ("episodes", "steps", "seed", "append", "max_episode_steps", "target_return")
     options = {name: getattr(command, name) for name in settings}
     store = record(policy, command.environment, command.output, **options).store
@@ -25,7 +27,7 @@ def parser() -> CommandParser:
     parser = CommandParser("decision-rnn record", "Play a policy or an agent, and write its episodes as a dataset.")
     parser.add_argument("environment", help="a registered Gymnasium id; --plugins names the module that registers it")
     policy = parser.add_mutually_exclusive_group(required=True)
-    text = "module.function from the working folder or as installed: from an observation to an action"
+    text = "random, or module.function from the working folder or as installed: from an observation to an action"
     policy.add_argument("--policy", help=text)
     policy.add_argument("--agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--output", required=True, help="the name of the new dataset, local/NAME")

@@ -7,7 +7,7 @@ import numpy as np
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.warnings import warn_of_observations, warn_of_returns
-from decision_rnn.environments.environments import check_environment
+from decision_rnn.environments.settings import check_environment
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

@@ -11,7 +11,7 @@ import numpy as np
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import to_dict
 from decision_rnn.data.layouts import Layout
-from decision_rnn.environments.environments import MissingEnvironmentError, make_environment
+from decision_rnn.environments.registry import MissingEnvironmentError, make_environment
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.training.checkpoint import TrainedAgent

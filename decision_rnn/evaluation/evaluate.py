@@ -15,13 +15,10 @@ import torch
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.spaces import layouts_of
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.environments.environments import (
-    check_environment,
-    environment_spaces,
-    layouts_of,
-    sizes_of,
-)
+from decision_rnn.environments.registry import environment_spaces
+from decision_rnn.environments.settings import check_environment
 from decision_rnn.evaluation.actor import Actor, EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.remarks import remarks
@@ -289,9 +286,9 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
         environment_id = check_environment(settings.environment_id)
         remedy = "choose an evaluation.environment_id with those of the data"
     spaces = data.observation_space, data.action_space
-    trained = sizes_of(layouts_of(spaces, data.name))
-    here = sizes_of(layouts_of(environment_spaces(environment_id), environment_id))
-    for kind, size, now in zip(("observations", "actions"), trained, here, strict=True):
+    trained, here = layouts_of(spaces, data.name), layouts_of(environment_spaces(environment_id), environment_id)
+    sizes = ([layout and layout.size for layout in layouts] for layouts in (trained, here))
+    for kind, size, now in zip(("observations", "actions"), *sizes, strict=True):
         if size not in (None, now):
             raise InputError(
                 f"the agent was trained on {kind} of {counted(size, 'number')}, and {environment_id} as it is "

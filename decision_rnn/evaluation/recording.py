@@ -13,23 +13,22 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.deploy.acting import ActingLoop
-from decision_rnn.environments.environments import describe_alteration, make_environment, settings_of
-from decision_rnn.environments.playing import Act, Quota, play_many, play_one, single_spaces, step_limit
+from decision_rnn.environments.playing import Act, play, step_limit, take
+from decision_rnn.environments.registry import make_environment
+from decision_rnn.environments.settings import describe_alteration, settings_of
 from decision_rnn.evaluation.environment_actor import EnvironmentActor
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.run import Run
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
-from decision_rnn.utils.messages import bar, counted, quiet, warn
+from decision_rnn.utils.messages import counted, quiet, warn
 from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
-
-Environment = gymnasium.Env | gymnasium.vector.VectorEnv
 
 
 def record(
     policy: Callable[[Any], Any] | Run | TrainedAgent | str | Path,
-    environment: str | Environment,
+    environment: str | gymnasium.Env,
     name: str,
     *,
     episodes: int | None = None,
@@ -48,19 +47,17 @@ def record(
     where, and then the error is raised.
 
     Args:
-        policy: A function from an observation to an action, as the environment has them, or from those of all its
-            environments for a vector environment; or an agent: a run, a result of `load_agent`, or a name that it
-            accepts. Actions are written unchanged.
-        environment: A registered Gymnasium id; or an environment or vector environment, which stays open. What
-            is written is what was stepped, with all wrappers and in its spaces. An agent trained on the data is
-            evaluated in the registered environment: if wrappers or arguments make this one different, or if it was not
-            made by an id, a warning says so; register it under its own id.
+        policy: A function from an observation to an action, as the environment has them; `random` for actions drawn
+            from its action space; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
+            written unchanged.
+        environment: A registered Gymnasium id; or an environment, which stays open. What is written is what was
+            stepped, with all wrappers and in its spaces. An agent trained on the data is evaluated in the registered
+            environment: if wrappers or arguments make this one different, or if it was not made by an id, a warning
+            says so; register it under its own id.
         name: The name of the new dataset: `local/` and a word.
-        episodes: The number of episodes to play. Every environment of a vector plays its share, because taking the
-            first episodes to end would favour short ones.
+        episodes: The number of episodes to play.
         steps: Alternatively, the minimum number of steps to play, in whole episodes.
-        seed: Episode i starts with reset(seed + i); a vector environment is reset once, with `seed`, and then resets
-            itself.
+        seed: Episode i starts with reset(seed + i).
         target_return: The target return of an agent, as for `Run.actor`.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
@@ -84,12 +81,11 @@ def record(
         >>> dataset = decision_rnn.record(push, "MountainCarContinuous-v0", "local/push", episodes=3, progress=False)
         >>> dataset.name, dataset.store.num_episodes
         ('local/push', 3)
-
-        >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=2)
-        >>> decision_rnn.record(run, envs, "local/run", steps=100, target_return=90, progress=False).store.steps >= 100
-        True
     """
-    quota = Quota(episodes, steps)
+    episodes = convert(episodes, PositiveInt | None, "episodes")
+    steps = convert(steps, PositiveInt | None, "steps")
+    if (episodes is None) == (steps is None):
+        raise InputError(f"episodes is {episodes} and steps {steps}: give one of them")
     seed = convert(seed, NonNegativeInt, "seed")
     max_episode_steps = convert(max_episode_steps, PositiveInt | None, "max_episode_steps")
     import_plugins(plugins)
@@ -97,50 +93,51 @@ def record(
         stack.enter_context(quiet(not progress))
         if isinstance(environment, str):
             environment = stack.enter_context(contextlib.closing(make_environment(environment)))
-        if not isinstance(environment, gymnasium.Env | gymnasium.vector.VectorEnv):
+        if not isinstance(environment, gymnasium.Env):
             raise InputError(
-                f"{type(environment).__name__} is not an environment: give a Gymnasium id, or what make returned"
+                f"{type(environment).__name__} is not an environment: give a Gymnasium id or a gymnasium.Env"
             )
         environment_id, settings = settings_of(environment)
-        spaces = single_spaces(environment)
-        title = environment_id or type(environment.unwrapped).__name__
-        altered = describe_alteration(environment_id, settings)
-        if environment_id is None:
-            warn(
-                f"{title} was not made by an id: agents trained on {name} are not evaluated, unless you register it "
-                "(gymnasium.register) and record in what gymnasium.make or make_vec returns"
-            )
-        elif altered:
-            warn(
-                f"agents trained on {name} are not evaluated in {environment_id} as it is registered, since this one "
-                f"has {altered}: register a function that makes this one under an id of its own and record in that, or "
-                "train with evaluation.episodes 0"
-            )
+        _warn_of_alterations(environment, name)
         if append and SOURCES["local"].folder(name).is_dir():
             seed += open_dataset(name).store.num_episodes
-        act = _acting(policy, environment, target_return)
-        if max_episode_steps is None and (limit := step_limit(environment, None)) is not None:
-            warn(f"{title} has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
-        if isinstance(environment, gymnasium.vector.VectorEnv):
-            played = play_many(environment, act, quota, seed, max_episode_steps)
-        else:
-            played = play_one(environment, act, quota, seed, max_episode_steps)
-        with Interruption(patient=True) as interruption:
-            finished = _Finished(_shown(played, quota), interruption)
-            store = write_store(
-                name,
-                finished,
-                environment_id,
-                environment_settings=settings,
-                append=append,
-                observation_space=spaces[0],
-                action_space=spaces[1],
-            )
+        act = _acting(policy, environment, target_return, seed)
+        if max_episode_steps is None and (limit := step_limit(environment)) is not None:
+            warn(f"the environment has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
+        interruption = stack.enter_context(Interruption(patient=True))
+        played = play(environment, act, seed, max_episode_steps)
+        finished = FinishedEpisodes(take(played, episodes, steps, "recording"), interruption)
+        store = write_store(
+            name,
+            finished,
+            environment_id,
+            environment_settings=settings,
+            append=append,
+            observation_space=environment.observation_space,
+            action_space=environment.action_space,
+        )
     finished.raise_error(store.path)
     return open_dataset(name)
 
 
-class _Finished:
+def _warn_of_alterations(environment: gymnasium.Env, name: str) -> None:
+    """Warn if agents trained on data of this environment cannot be evaluated in a registered one."""
+    environment_id, settings = settings_of(environment)
+    altered = describe_alteration(environment_id, settings)
+    if environment_id is None:
+        warn(
+            f"{type(environment.unwrapped).__name__} was not made by an id: agents trained on {name} are not "
+            "evaluated, unless you register it (gymnasium.register) and record in what gymnasium.make returns"
+        )
+    elif altered:
+        warn(
+            f"agents trained on {name} are not evaluated in {environment_id} as it is registered, since this one has "
+            f"{altered}: register a function that makes this one under an id of its own and record in that, or train "
+            "with evaluation.episodes 0"
+        )
+
+
+class FinishedEpisodes:
     """Episodes as they are played, up to the first error or Ctrl-C: those before it are written, then it is raised."""
 
     def __init__(self, episodes: Iterator[Episode], interruption: Interruption) -> None:
@@ -166,35 +163,30 @@ class _Finished:
             raise KeyboardInterrupt
 
     def raise_error(self, path: Path) -> None:
-        """Raise the error, if there is one, with a sentence on what was kept in `path`."""
-        kept = f"what was finished is kept, {counted(self.count, 'episode')} ({counted(self.steps, 'step')}) in {path}"
+        """Raise the error, if there is one, with a sentence on the episodes that were written to `path`."""
+        written = f"{counted(self.count, 'finished episode')} ({counted(self.steps, 'step')}) written to {path}"
         if isinstance(self.error, InputError):
-            raise InputError(f"{self.error}; {kept}") from self.error
+            raise InputError(f"{self.error}; {written}") from self.error
         if self.interruption.requested:
-            raise KeyboardInterrupt(f"interrupted; {kept}") from None
+            raise KeyboardInterrupt(f"interrupted; {written}") from None
         if self.error is not None:
-            warn(kept)
+            warn(written)
             raise self.error
 
 
-def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
-    if isinstance(policy, str | Path | Run):
+def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: int) -> Act:
+    """The policy as a function of observation, previous reward and whether an episode begins."""
+    if isinstance(policy, str | Path | Run) and policy != "random":
         policy = policy.agent if isinstance(policy, Run) else load_agent(policy)
     if isinstance(policy, TrainedAgent):
         return EnvironmentActor(policy, target_return, env=environment)
+    if target_return is not None:
+        raise InputError("target_return is given but the policy is no agent: leave it out")
+    if policy == "random":
+        environment.action_space.seed(seed)
+        return lambda *_: environment.action_space.sample()
     if isinstance(policy, ActingLoop) or not callable(policy):  # an actor needs rewards, and is in episodes of its own
         raise InputError(
             f"{type(policy).__name__} cannot be recorded: give a function of an observation, a run or an agent"
         )
-    if target_return is not None:
-        raise InputError("target_return is given but the policy is a function, which takes none: leave it out")
-    return lambda observation, reward, done: policy(observation)
-
-
-def _shown(episodes: Iterator[Episode], quota: Quota) -> Iterator[Episode]:
-    """Yield the episodes with a progress bar."""
-    unit = "episode" if quota.episodes is not None else "step"
-    with bar(total=quota.episodes or quota.steps, desc="recording", unit=unit) as shown:
-        for episode in episodes:
-            shown.update(1 if unit == "episode" else len(episode.rewards))
-            yield episode
+    return lambda observation, *_: policy(observation)

@@ -7,7 +7,7 @@ import numpy as np
 from decision_rnn.backbones.time_scales import memory_exceeds
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.environments.environments import registered
+from decision_rnn.environments.registry import registered
 from decision_rnn.evaluation.results import Protocol
 from decision_rnn.evaluation.rollout import RolloutResult
 from decision_rnn.utils.messages import counted

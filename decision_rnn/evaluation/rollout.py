@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from decision_rnn.data.layouts import Layout
-from decision_rnn.environments.environments import episodes_at_once, make_environment, time_limit
-from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, Step, play_together
+from decision_rnn.environments.playing import Step, play_together, step_limit
+from decision_rnn.environments.registry import episodes_at_once, open_environments
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.evaluation.metrics import Metric, value_after
 from decision_rnn.utils.messages import bar
@@ -26,17 +26,6 @@ GROUP = 50
 """The most episodes that are stepped as one batch, unless an environment asks for fewer. Groups should be large, since
 part of an action's cost does not depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be
 shared equally by two cores."""
-
-
-def step_limit(environment_id: str, max_episode_steps: int | None, longest_episode: int | None = None) -> int | None:
-    """The number of steps after which an episode is cut; None if the environment's own limit is the only one.
-
-    It is `max_episode_steps`. If that is None, and the environment has no limit, it is the length of the longest
-    episode of the data, or `DEFAULT_MAX_STEPS` if that is not known.
-    """
-    if max_episode_steps is not None or time_limit(environment_id) is not None:
-        return max_episode_steps
-    return longest_episode or DEFAULT_MAX_STEPS
 
 
 @contextmanager
@@ -131,8 +120,7 @@ def rollout(
         for target in target_returns
         for group in numbers
     ]
-    limit = step_limit(environment_id, max_episode_steps, longest_episode)
-    play = partial(play_group, actor, environment_id, limit, metrics)
+    play = partial(play_group, actor, environment_id, (max_episode_steps, longest_episode), metrics)
     found = (
         *(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)),
         *(np.zeros(count), np.zeros(count, np.int64), np.zeros((count, len(metrics)))),
@@ -179,28 +167,27 @@ class GroupPolicy:
 def play_group(
     actor: Actor,
     environment_id: str,
-    max_steps: int | None,
+    limits: tuple[int | None, int | None],
     metrics: Sequence[type[Metric]],
     group: tuple[int, list[tuple[int, float]]],
     ended: Callable[[int], object],
 ) -> tuple[np.ndarray, ...]:
-    """Play a group of episodes as one batch: their returns, lengths, whether `max_steps` cut them, what they were asked
-    for at first and how often less than their target, (episodes,), and their metrics, (episodes, metrics).
+    """Play a group of episodes as one batch: their returns, lengths, whether `step_limit` cut them, what they were
+    asked for at first and how often less than their target, (episodes,), and their metrics, (episodes, metrics).
 
     `group` has the seed of torch's generator, with which an actor may sample, and each episode's own seed and target
     return. `ended` is called with the number of episodes that have just ended.
     """
     random_seed, episodes = group
     count = len(episodes)
-    environments = [make_environment(environment_id) for _ in episodes]
-    firsts = [env.reset(seed=seed)[0] for env, (seed, _) in zip(environments, episodes, strict=True)]
-    policy = GroupPolicy(actor, environments[0], [target for _, target in episodes])
     returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     asked, limited, targets = np.full(count, np.nan), np.zeros(count, np.int64), np.array([of for _, of in episodes])
     values, measuring = np.zeros((count, len(metrics))), [[metric() for metric in metrics] for _ in episodes]
-    with torch.random.fork_rng(devices=[]):
+    with open_environments(environment_id, count) as environments, torch.random.fork_rng(devices=[]):
+        firsts = [env.reset(seed=seed)[0] for env, (seed, _) in zip(environments, episodes, strict=True)]
+        policy = GroupPolicy(actor, environments[0], [target for _, target in episodes])
         torch.default_generator.manual_seed(random_seed)
-        for step in play_together(environments, firsts, policy, max_steps):
+        for step in play_together(environments, firsts, policy, step_limit(environments[0], *limits)):
             condition = policy.condition
             if condition is not None and condition.shape[-1] == 1:
                 seen, to_go = condition[:, 0].numpy(), targets[step.rows] - returns[step.rows]
@@ -214,8 +201,6 @@ def play_group(
                     values[row] = [value_after(metric, *outcome(step, i)) for metric in measuring[row]]
             if step.cut or step.over.any():
                 ended(int((step.over | step.cut).sum()))
-    for env in environments:
-        env.close()
     return returns, lengths, cut, asked, limited, values
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.environments.environments import MissingEnvironmentError, make_environment, registered
-from decision_rnn.environments.playing import play_together
+from decision_rnn.environments.playing import play_together, step_limit
+from decision_rnn.environments.registry import MissingEnvironmentError, make_environment, registered
 from decision_rnn.evaluation.actor import Actor, EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import step_limits
-from decision_rnn.evaluation.rollout import GroupPolicy, one_thread, step_limit
+from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write, one_line
 from decision_rnn.utils.files import new_file
@@ -60,9 +60,8 @@ def play(
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
     policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
-    assert environment.spec is not None  # it was made by its id
     yield moment
-    limit = step_limit(environment.spec.id, max_episode_steps, longest_episode)
+    limit = step_limit(environment, max_episode_steps, longest_episode)
     for step in play_together([environment], [observation], policy, limit):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment

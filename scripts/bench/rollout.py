@@ -11,7 +11,8 @@ from torch import Tensor
 from bench.measure import Baseline, Row, compare, interleaved, measure
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.deploy.hub import find_agent
-from decision_rnn.environments.environments import check_environment, make_environment
+from decision_rnn.environments.registry import make_environment
+from decision_rnn.environments.settings import check_environment
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import episode_groups, one_thread, rollout
 from decision_rnn.training.checkpoint import load_agent

@@ -20,7 +20,7 @@ from decision_rnn.agent.conditions import return_to_go_limits
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.environments import play_episodes
+from decision_rnn.environments.playing import play_episodes
 from decision_rnn.training.trainer import Trainer
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
@@ -131,8 +131,8 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
 
 def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(inside: Path) -> None:
     """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
-    envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
-    decision_rnn.record(push, envs, "local/fast-goal", episodes=3, progress=False)
+    environment = gymnasium.make(CAR, goal_velocity=0.01)
+    decision_rnn.record(push, environment, "local/fast-goal", episodes=3, progress=False)
     store = open_dataset("local/fast-goal").store
     if "car/fast-goal-v0" not in minari.list_local_datasets():
         assert main(["data", "export", "local/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0

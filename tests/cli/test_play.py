@@ -16,7 +16,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 from decision_rnn.cli import play as command
 from decision_rnn.config import EvaluationConfig, to_dict
-from decision_rnn.environments.environments import make_environment
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.video import Moment

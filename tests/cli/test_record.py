@@ -71,13 +71,19 @@ def test_command_records_an_agent(record: Command) -> None:
     assert stored("local/agent").episode_lengths.tolist() == [30, 30]
 
 
+def test_command_records_random_actions(record: Command) -> None:
+    done = record(CAR, "--policy", "random", "--output", "local/random", "--steps", "9", "--max_episode_steps", "5")
+    assert done.returncode == 0, done.stderr
+    assert stored("local/random").episode_lengths.tolist() == [5, 5]
+
+
 def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Command) -> None:
     words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "local/part"]
     done = record(*words, "--episodes", "9")
     assert done.returncode == 130
-    assert "interrupted; what was finished is kept, 1 episode (" in done.stderr
-    assert "car/ByPlugin-v0 has no time limit: episodes are cut after 10,000 steps" in done.stderr
-    assert stored("local/part").episodes == 1
+    assert "1 finished episode (" in done.stderr
+    assert "after 10,000 steps (max_episode_steps)" in done.stderr
+    assert stored("local/part").num_episodes == 1
 
 
 @pytest.mark.parametrize(
@@ -98,4 +104,4 @@ def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: li
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "local/none" not in decision_rnn.data.dataset.names()
+    assert "local/none" not in decision_rnn.data.dataset.dataset_names()

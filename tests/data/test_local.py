@@ -70,7 +70,7 @@ def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
 
 
 def test_play_episodes_with_action_of_wrong_shape_raises(local: Path) -> None:
-    with pytest.raises(InputError, match=r"action of shape \(2,\) where Pendulum-v1 needs \(1,\)"):
+    with pytest.raises(InputError, match=r"action.*\(2,\).*\(1,\)"):
         write_store("local/mine", play_episodes("Pendulum-v1", lambda observation: np.zeros(2), 1), "Pendulum-v1")
     assert not local.exists() or not list(local.iterdir())
 

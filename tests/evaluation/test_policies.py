@@ -16,7 +16,7 @@ from decision_rnn.agent import CONDITIONS
 from decision_rnn.backbones import contract
 from decision_rnn.cli import play as playing
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.environments.environments import make_environment
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.policies import load_policy

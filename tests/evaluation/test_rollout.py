@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
-from decision_rnn.evaluation import rollout as rollout_module
+from decision_rnn.environments import playing
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
 from decision_rnn.evaluation.video import play
@@ -107,7 +107,7 @@ def test_rollout_cuts_episodes_that_do_not_end(
 ) -> None:
     spec = EnvSpec("Endless-v0", entry_point=Endless, order_enforce=False, max_episode_steps=registered_limit)
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", spec)
-    monkeypatch.setattr(rollout_module, "DEFAULT_MAX_STEPS", 12)
+    monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 12)
     (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked)
     assert result.lengths.tolist() == result.returns.tolist() == [steps] * 2
     assert result.cut.tolist() == [cut] * 2

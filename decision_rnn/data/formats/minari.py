@@ -25,7 +25,9 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spaces import Spaces, read_space
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments import environments
+from decision_rnn.environments.registry import check_id as check_environment_id
+from decision_rnn.environments.registry import registered
+from decision_rnn.environments.settings import RENDERING_ARGUMENTS, describe_alteration, registered_settings
 from decision_rnn.utils.errors import InputError, cannot_write, one_line
 from decision_rnn.utils.files import new_directory
 
@@ -75,9 +77,9 @@ def write_minari(dataset_id: str, store: EpisodeStore, spec: DatasetSpec) -> Non
     environment = {}
     if store.environment_id is not None:
         description = json.loads(EnvSpec(store.environment_id).to_json()) | (spec.environment_settings or {})
-        altered = environments.describe_alteration(store.environment_id, spec.environment_settings)
-        if altered is None and environments.registered(store.environment_id) is not None:
-            description |= environments.registered_settings(store.environment_id)
+        altered = describe_alteration(store.environment_id, spec.environment_settings)
+        if altered is None and registered(store.environment_id) is not None:
+            description |= registered_settings(store.environment_id)
             with contextlib.suppress(ValueError):  # it was registered with a class, which JSON cannot name
                 description = json.loads(gymnasium.spec(store.environment_id).to_json())
         environment = dict.fromkeys(("env_spec", "eval_env_spec"), json.dumps(description))
@@ -136,11 +138,11 @@ def environment_of(metadata: dict[str, Any], where: str) -> tuple[str | None, di
         described = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
         kwargs = described.get("kwargs") or {}
         settings = {
-            "kwargs": {key: value for key, value in kwargs.items() if key not in environments.RENDERING_ARGUMENTS},
+            "kwargs": {key: value for key, value in kwargs.items() if key not in RENDERING_ARGUMENTS},
             **{key: described.get(key) for key in ("max_episode_steps", "additional_wrappers")},
         }
         settings = copy.deepcopy(settings)  # fails if nested too deeply for a checkpoint
-        return environments.check_id(described["id"], where), settings
+        return check_environment_id(described["id"], where), settings
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError):
         raise InputError(f"{where}: env_spec in {METADATA_FILE} names no environment.") from None
 

@@ -21,7 +21,8 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spaces import described_spaces, layouts_of
 from decision_rnn.data.store import EpisodeStore, store_folder
-from decision_rnn.environments.environments import check_id, known_spaces, registered, registered_settings
+from decision_rnn.environments.registry import check_id, registered
+from decision_rnn.environments.settings import known_spaces, registered_settings
 from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 

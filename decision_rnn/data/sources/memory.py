@@ -1,66 +1,175 @@
 """Tasks where memory decides: made here on first use by scripted experts, without a network."""
 
+import math
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from decision_rnn.data.collect import open_or_collect
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
+from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
-from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.environments.environments import make_environment
-from decision_rnn.environments.memory.recipes import RECIPES, Recipe, recipe_of
-from decision_rnn.utils.machine import versions
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.memory import TMAZE_STEPS, previous_id, tmaze_id
+from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor
+from decision_rnn.environments.memory.recipes import DarkKeyToDoorRecipe, POPGymRecipe, TMazeRecipe
+from decision_rnn.environments.memory.tmaze import TMaze
+from decision_rnn.environments.recipe import Recipe
+from decision_rnn.utils.errors import InputError, did_you_mean
 
-PACKAGES = ("decision-rnn", "gymnasium", "numpy")
+LEVELS = ("easy", "medium", "hard")
+TMAZE_NAME = re.compile(r"memory/tmaze-([3-9]|[1-9][0-9]{1,8})")
+PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")
+
+
+@dataclass(frozen=True)
+class MemoryDataset:
+    """A dataset of `memory/`.
+
+    Attributes:
+        recipe: How its episodes are made.
+        spaces: The spaces of its observations and actions.
+        references: The returns that score 0 and 100.
+        target_returns: The target returns of the evaluation.
+        comparable: Where the references come from, and what scores may be compared with.
+        constant_entries: Observation entries that have one value wherever an agent acts.
+        requirements: The packages that the environment needs besides ours.
+    """
+
+    recipe: Recipe
+    spaces: Spaces
+    references: tuple[float, float]
+    target_returns: tuple[float, ...]
+    comparable: str
+    constant_entries: tuple[int, ...] = ()
+    requirements: tuple[str, ...] = ()
+
+
+def _tmaze(steps: int) -> MemoryDataset:
+    return MemoryDataset(
+        TMazeRecipe(name=f"memory/tmaze-{steps}", environment_id=tmaze_id(steps), length=steps),
+        (TMaze.observation_space, TMaze.action_space),
+        (0.0, 1.0),
+        (1.0, 0.0),
+        "a return is 1 for the hinted turn and 0 without, so that a score is the success rate in percent; compare with "
+        f"papers on RATE's T-Maze of {steps} steps, whose data have winning episodes only",
+        constant_entries=(0,),  # y, before the turn
+    )
+
+
+def _popgym(
+    name: str,
+    environment_id: str,
+    task: str,
+    spaces: Spaces,
+    references: tuple[float, float],
+    best: str = "the highest",
+) -> MemoryDataset:
+    return MemoryDataset(
+        POPGymRecipe(name=f"memory/{name}", environment_id=environment_id, task=task),
+        spaces,
+        references,
+        references[1:],
+        f"the reference scores are the mean return of random actions and {best}; compare returns with papers on "
+        "POPGym, whose data come from other experts",
+        requirements=("popgym",),
+    )
+
+
+def _repeat_previous(k: int) -> MemoryDataset:
+    return _popgym(f"repeat-previous-{k}", previous_id(k), "RepeatPrevious", CARDS, (-0.5, 1.0))
+
+
+LIMITS = np.array([4.8, math.radians(24)], np.float32)
+CARDS = (Discrete(4), Discrete(4))
+CARTPOLE = (Box(-LIMITS, LIMITS), Discrete(2))
+PENDULUM = (Box(-1.0, 1.0, (2,)), Box(-2.0, 2.0, (1,)))
+OPTIMUM = "an optimal controller by dynamic programming"
+
+_DATASETS = (
+    *map(_tmaze, TMAZE_STEPS),
+    *(
+        _popgym(f"{name}-{level}", f"popgym-{task}{level.capitalize()}-v0", task, spaces, references, best)
+        for name, task, spaces, references_by_level, best in (
+            ("repeat-first", "RepeatFirst", CARDS, ((-0.5, 1.0),) * 3, "the highest"),
+            ("repeat-previous", "RepeatPrevious", CARDS, ((-0.5, 1.0),) * 3, "the highest"),
+            (
+                "position-only-cartpole",
+                "PositionOnlyCartPole",
+                CARTPOLE,
+                ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)),
+                "the highest",
+            ),
+            (
+                "position-only-pendulum",
+                "PositionOnlyPendulum",
+                PENDULUM,
+                ((0.246, 0.915), (0.246, 0.887), (0.246, 0.83)),
+                OPTIMUM,
+            ),
+        )
+        for level, references in zip(LEVELS, references_by_level, strict=True)
+    ),
+    MemoryDataset(
+        DarkKeyToDoorRecipe(name="memory/dark-key-to-door", environment_id="decision_rnn/DarkKeyToDoor-v0"),
+        (DarkKeyToDoor.observation_space, DarkKeyToDoor.action_space),
+        (0.25, 2.0),
+        (2.0,),
+        "a return is the mean of a history's episodes; the reference scores are those of random actions and of knowing "
+        "the task: compare with no paper's, whose tasks and histories differ",
+    ),
+)
+DATASETS = {dataset.recipe.name: dataset for dataset in _DATASETS}
+"""The datasets that are listed; a T-Maze may have any other number of steps, RepeatPrevious any k."""
+
+
+def memory_dataset(name: str) -> MemoryDataset:
+    """The dataset of a name; raises InputError if there is none, with the nearest name and all known ones."""
+    if name in DATASETS:
+        return DATASETS[name]
+    if match := TMAZE_NAME.fullmatch(name):
+        return _tmaze(int(match[1]))
+    if match := PREVIOUS_NAME.fullmatch(name):
+        return _repeat_previous(int(match[1]))
+    raise InputError(
+        f"unknown dataset {name!r}: {did_you_mean(name, DATASETS)}known are {', '.join(DATASETS)}, memory/tmaze-N "
+        "with any number of steps N from 3, and memory/repeat-previous-K with any K from 1 to 9999"
+    )
 
 
 @register_source
 class MemorySource(Source):
-    """The datasets of `memory.recipes`, T-Mazes of any length and RepeatPrevious of any k."""
+    """The datasets of `DATASETS`, T-Mazes of any length and RepeatPrevious of any k."""
 
     prefix = "memory"
     pattern = "memory/TASK"
 
     def names(self) -> list[str]:
-        return list(RECIPES)
+        return list(DATASETS)
 
     def check(self, name: str) -> None:
-        recipe_of(name)
+        memory_dataset(name)
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        recipe = recipe_of(name)
+        dataset = memory_dataset(name)
+        low, high = dataset.references
         return spec_of_store(
             name,
             store,
-            reference_min=recipe.references[0],
-            reference_max=recipe.references[1],
-            score_meaning=f"0 is a return of {recipe.references[0]:g}, 100 one of {recipe.references[1]:g}",
-            target_returns=tuple(recipe.target_returns),
+            reference_min=low,
+            reference_max=high,
+            score_meaning=f"0 is a return of {low:g}, 100 one of {high:g}",
+            target_returns=dataset.target_returns,
             return_scale=1.0,
-            comparable=recipe.comparable,
-            requirements=recipe.requirements,
+            comparable=dataset.comparable,
+            requirements=dataset.requirements,
         )
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
-        recipe = recipe_of(name)
         refuse_path(name, path)
-
-        def make(folder: Path) -> EpisodeStore:
-            make_environment(recipe.environment_id).close()  # raises, with a remedy, if its package is missing
-            return EpisodeStore.write(
-                folder,
-                recipe.collect(True),
-                environment_id=recipe.environment_id,
-                source={
-                    **_made_of(recipe),
-                    "constant_entries": recipe.constant_entries,
-                    "versions": versions((*PACKAGES, *recipe.requirements)),
-                },
-                spaces=(recipe.observation_space, recipe.action_space),
-            )
-
-        return open_or_make(name, lambda source: _made_of(recipe).items() <= source.items(), make)
-
-
-def _made_of(recipe: Recipe) -> dict[str, Any]:
-    """What the episodes depend on besides the packages' versions."""
-    return {"episodes": recipe.episodes, "version": recipe.version}
+        dataset = memory_dataset(name)
+        entries = dataset.constant_entries
+        return open_or_collect(dataset.recipe, dataset.spaces, dataset.requirements, constant_entries=entries)

@@ -15,7 +15,7 @@ from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
 from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.environments.environments import describe_alteration, known_spaces
+from decision_rnn.environments.settings import describe_alteration, known_spaces
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 

@@ -4,28 +4,51 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from decision_rnn.data.cache import identify, is_made_of
+from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.ogbench import read_ogbench
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.data.unfinished import unfinished
-from decision_rnn.environments.environments import make_environment
-from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, spaces_of
+from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
-from decision_rnn.environments.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
+from decision_rnn.environments.ogbench.manipulation import ManipulationRecipe
+from decision_rnn.environments.ogbench.mazes import MazeRecipe
+from decision_rnn.environments.ogbench.recipe import OGBenchRecipe
 from decision_rnn.environments.ogbench.rewards import relabelled
+from decision_rnn.environments.registry import open_environments
 from decision_rnn.utils.errors import InputError, did_you_mean
-from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import bar
 
-PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
 VALIDATION = "-val"
-"""What follows the name of a dataset, as that of OGBench's file, for its validation split."""
+"""Name suffix of the validation split of a dataset, as of OGBench's file."""
+
+
+def _recipe(task: str, kind: str) -> OGBenchRecipe:
+    settings = {"name": f"ogbench/{task}-{kind}-v0", "environment_id": environment_id(task), "task": task, "kind": kind}
+    if kind == "stitch":
+        return MazeRecipe(**settings, episodes=5_000, length=200)
+    if task == "pointmaze-giant":
+        return MazeRecipe(**settings, episodes=500, length=2_000)
+    if kind == "navigate":
+        return MazeRecipe(**settings, episodes=1_000)
+    episodes = {"cube-triple": 3_000, "puzzle-4x5": 3_000, "cube-quadruple": 5_000, "puzzle-4x6": 5_000}
+    return ManipulationRecipe(**settings, episodes=episodes.get(task, 1_000), version=2 if task == "scene" else 1)
+
+
+RECIPES = {
+    recipe.name: recipe
+    for task in TASKS
+    for recipe in (
+        _recipe(task, kind) for kind in (("navigate", "stitch") if task.startswith("pointmaze") else ("play", "noisy"))
+    )
+}
+"""By name, without validation splits, which have a tenth as many episodes with the next indices."""
 
 
 @register_source
@@ -37,15 +60,15 @@ class OGBenchSource(Source):
     pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-{oraclerep,singletask[-taskN]}-v0[-val]"
 
     def names(self) -> list[str]:
-        return [f"ogbench/{name}" for name in RECIPES]
+        return list(RECIPES)
 
     def check(self, name: str) -> None:
-        _recipe(name)
+        ogbench_recipe(name)
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        recipe, version = _recipe(name)
+        recipe, variant = ogbench_recipe(name)
         task = TASKS[recipe.task]
-        if version not in ("", ORACLE):
+        if variant not in ("", ORACLE):
             means = (
                 "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
                 "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
@@ -73,73 +96,65 @@ class OGBenchSource(Source):
         )
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
-        """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`. Without
-        a file they are made here. Those of a version are read from the store of the task with whole goals, which is
-        made first."""
-        recipe, version = _recipe(name)
-        played = environment_id(f"{recipe.task}{version}")
-        goals = name.replace(version, "")
-        file = _find(goals) if path is None else Path(os.path.expanduser(path))
+        """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`; without
+        a file, those of its recipe. Variants are computed from the dataset with whole goals, which is opened first."""
+        recipe, variant = ogbench_recipe(name)
+        file = _find(recipe.name) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
-        validation = name.endswith(VALIDATION)
-        made_of: dict[str, Any] = {"version": recipe.version, "episodes": len(episodes_of(recipe, validation))}
+        played, spaces = environment_id(f"{recipe.task}{variant}"), task_spaces(f"{recipe.task}{variant}")
+        if file is None and not variant:
+            return open_or_collect(recipe, spaces, ("ogbench",))
 
         def make(folder: Path) -> EpisodeStore:
-            if file is None or version:
-                make_environment(played).close()  # raises, with a remedy, if the package is missing
             with contextlib.ExitStack() as stack:
-                if version:
-                    store = self.open(goals, path)
-                    doing = "computing goals" if version == ORACLE else "computing rewards"
-                    shown = bar(store, doing, total=store.num_episodes)
-                    source, episodes = store.source, _converted(shown, recipe.task, version)
-                elif file is None:
-                    source = {**made_of, "versions": versions(PACKAGES)}
-                    parts = stack.enter_context(unfinished(name, source))
-                    episodes = collect(recipe, parts, True, None, validation)
+                if variant:
+                    stack.enter_context(open_environments(played))  # raises, with a remedy, if the package is missing
+                    store = self.open(recipe.name, path)
+                    doing = "computing goals" if variant == ORACLE else "computing rewards"
+                    source = store.source
+                    episodes = _converted(bar(store, doing, total=store.num_episodes), recipe.task, variant)
                 else:
+                    assert file is not None
                     source, episodes = {"files": identify([file])}, read_ogbench(file, *TASKS[recipe.task][:2])
-                return EpisodeStore.write(
-                    folder,
-                    episodes,
-                    environment_id=played,
-                    source=source,
-                    spaces=spaces_of(f"{recipe.task}{version}"),
-                )
+                return EpisodeStore.write(folder, episodes, environment_id=played, source=source, spaces=spaces)
 
-        def current(source: dict[str, Any]) -> bool:
-            if file is not None:
-                return is_made_of(source["files"], [file])
-            return "files" in source or made_of.items() <= source.items()
+        def is_current(source: dict[str, Any]) -> bool:
+            return is_made_by(recipe, source) if file is None else is_made_of(source["files"], [file])
 
-        return open_or_make(name, current, make)
+        return open_or_make(name, is_current, make)
 
 
-def _converted(episodes: Iterable[Episode], task: str, version: str) -> Iterator[Episode]:
-    """Episodes with whole goals, as those of a version of their task."""
-    if version != ORACLE:
-        return relabelled(episodes, task, version)
+def _converted(episodes: Iterable[Episode], task: str, variant: str) -> Iterator[Episode]:
+    """Episodes with whole goals, as those of a variant of their task."""
+    if variant != ORACLE:
+        return relabelled(episodes, task, variant)
     states, entries = TASKS[task].states, oracle_entries(task)
     return (goal_episode(episode.observations[:, :states], episode.actions, entries) for episode in episodes)
 
 
-def _recipe(name: str) -> tuple[Recipe, str]:
-    """The recipe of a dataset, and what its name says of its version: `-oraclerep`, `-singletask-task3` or nothing."""
-    version = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
-    said = version[0] if version else ""
-    recipe = RECIPES.get(name.removeprefix("ogbench/").removesuffix(VALIDATION).replace(said, ""))
-    if recipe is None:
-        known = OGBenchSource().names()
+def ogbench_recipe(name: str) -> tuple[OGBenchRecipe, str]:
+    """The recipe of a dataset with whole goals, and the suffix of the variant in its name: `-oraclerep`,
+    `-singletask-task3` or nothing."""
+    match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
+    variant = match[0] if match else ""
+    training = name.removesuffix(VALIDATION).replace(variant, "")
+    if training not in RECIPES:
         raise InputError(
-            f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}, and with "
+            f"unknown dataset {name!r:.100}: {did_you_mean(name, RECIPES)}known are {', '.join(RECIPES)}, and with "
             f"-singletask or -singletask-task1 to -task5 before -v0, those with rewards, with {ORACLE} there, those "
             f"with goals of only what is to be reached, and with {VALIDATION} behind it, those for validation"
         )
-    return recipe, said
+    recipe = RECIPES[training]
+    if name.endswith(VALIDATION):
+        assert recipe.episodes is not None
+        first, count = recipe.episodes, recipe.episodes // 10
+        recipe = replace(recipe, name=f"{training}{VALIDATION}", first_episode=first, episodes=count)
+    return recipe, variant
 
 
 def _find(name: str) -> Path | None:
+    """The local file of a dataset of this name; None if there is none."""
     folders = (os.environ.get("DECISION_RNN_DATA"), "~/.ogbench/data")
-    places = (Path(folder).expanduser() / f"{name[8:]}.npz" for folder in folders if folder)
+    places = (Path(folder).expanduser() / f"{name.removeprefix('ogbench/')}.npz" for folder in folders if folder)
     return next((file for file in places if file.is_file()), None)

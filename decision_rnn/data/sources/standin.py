@@ -1,33 +1,31 @@
-"""Stand-ins for the D4RL datasets, collected here on first use."""
+"""Stand-ins for the D4RL datasets, which are played here on first use."""
 
-import contextlib
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
+from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
-from decision_rnn.data.standin import collection
-from decision_rnn.data.standin.recipes import JOINED, OURS, RECIPES, check_standin
+from decision_rnn.data.standin.recipes import JOINED, RECIPES, REFERENCE_BUILDS, check_standin
 from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.data.unfinished import unfinished
-from decision_rnn.utils.machine import cpu_model, versions
 from decision_rnn.utils.messages import bar, warn
 
 
 @register_source
 class StandinSource(Source):
-    """The stand-ins of `recipes.OURS`: made on first use, which takes a minute or two and no network.
+    """The stand-ins of `standin.recipes`: made on first use, which takes a minute or two and no network.
 
-    A medium-expert store holds the medium and the expert set end to end. Data that were made by another recipe are made
-    again, with a line on stderr. Collecting starts processes: see `collection.collect`.
+    A medium-expert store holds the medium and the expert set end to end, which are made first. Collecting starts
+    processes: see `collect`.
     """
 
     prefix = "standin"
     pattern = "standin/TASK-LEVEL"
 
     def names(self) -> list[str]:
-        return [f"standin/{name}" for name in OURS]
+        return [f"standin/{name}" for name in REFERENCE_BUILDS]
 
     def check(self, name: str) -> None:
         check_standin(name)
@@ -38,38 +36,40 @@ class StandinSource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         refuse_path(name, path)
-        parts = JOINED.get(name, (name,))
-        source: dict[str, Any] = {"recipes": [RECIPES[part].fingerprint for part in parts]}
+        new = not self.folder(name).exists()
+        spaces = TASKS[name.removeprefix("standin/").partition("-")[0]].spaces()
+        store = self._join(name, spaces) if name in JOINED else open_or_collect(RECIPES[name], spaces)
+        if new:
+            _compare(name, store)
+        return store
+
+    def _join(self, name: str, spaces: Spaces) -> EpisodeStore:
+        """The store of a dataset that is others end to end, which are opened first."""
+        recipes = [RECIPES[part] for part in JOINED[name]]
+
+        def is_current(source: dict[str, Any]) -> bool:
+            return all(map(is_made_by, recipes, source["parts"]))
 
         def make(folder: Path) -> EpisodeStore:
-            recipe, task = RECIPES[parts[0]], TASKS[name.removeprefix("standin/").partition("-")[0]]
-            with contextlib.ExitStack() as stack:
-                if name in JOINED:
-                    stores = [self.open(part, None) for part in parts]
-                    made_of = {"parts": [store.source for store in stores]}
-                    episodes = bar(chain(*stores), "joining", unit=" episodes")
-                else:
-                    made_of = {
-                        "recipe": recipe.describe(),
-                        "versions": versions(("decision-rnn", "gymnasium", "mujoco", "numpy")),
-                        "cpu": cpu_model(),
-                    }
-                    episodes = collection.collect(recipe, stack.enter_context(unfinished(name, made_of)))
-                store = EpisodeStore.write(
-                    folder,
-                    episodes,
-                    environment_id=recipe.environment_id,
-                    source={**source, **made_of},
-                    spaces=task.spaces(),
-                )
-            fingerprint, return_mean, length_mean = OURS[name.removeprefix("standin/")]
-            if store.fingerprint != fingerprint:
-                here = store.statistics
-                warn(
-                    f"{name} differs bit for bit from the reference build (another CPU or library versions): "
-                    f"mean return {here['return_mean']:.0f}, {return_mean:.0f} there, "
-                    f"mean length {here['length_mean']:.0f}, {length_mean:.0f} there"
-                )
-            return store
+            stores = [self.open(part, None) for part in JOINED[name]]
+            return EpisodeStore.write(
+                folder,
+                bar(chain(*stores), "joining", unit=" episodes"),
+                environment_id=recipes[0].environment_id,
+                source={"parts": [store.source for store in stores]},
+                spaces=spaces,
+            )
 
-        return open_or_make(name, lambda found: found["recipes"] == source["recipes"], make)
+        return open_or_make(name, is_current, make)
+
+
+def _compare(name: str, store: EpisodeStore) -> None:
+    """Warn if a new store differs from the one that results were made with."""
+    fingerprint, return_mean, length_mean = REFERENCE_BUILDS[name.removeprefix("standin/")]
+    if store.fingerprint != fingerprint:
+        statistics = store.statistics
+        warn(
+            f"{name} differs bit for bit from the reference build (another CPU or other versions): mean return "
+            f"{statistics['return_mean']:.0f} (there {return_mean:.0f}), mean length {statistics['length_mean']:.0f} "
+            f"(there {length_mean:.0f}); compare scores with published ones only if these are close"
+        )

@@ -6,107 +6,102 @@ played by one or a few snapshots that ship with the package; behavior/README.md 
 hopper-mixed has no counterpart in D4RL: its high returns are rare, and come from another policy than the rest.
 """
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from decision_rnn.data.cache import sha256_of, sha256_of_json
+from decision_rnn.data.cache import sha256_of
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.standin.actors import UNIFORM, MixturePlayer, weights_path
+from decision_rnn.environments.recipe import Recipe
 from decision_rnn.utils.errors import InputError, did_you_mean
 
-COLLECTOR = 1  # incremented when `Collector` would make other episodes from the same recipe
-BEHAVIOR = Path(__file__).parent / "behavior"
-UNIFORM = "uniform"  # instead of a snapshot: actions sampled uniformly
 
+@dataclass(frozen=True, kw_only=True)
+class StandinRecipe(Recipe):
+    """Episodes of one or a few snapshots of an agent's training, until `steps` are reached; the last one is whole.
 
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that determines a stand-in's episodes.
-
-    `policies` gives each policy's share of the episodes, by the name of its weights in behavior/. `noise` is a factor
-    on the standard deviation of their noise. Episodes are played until `steps` are reached; the last one is kept whole.
+    Attributes:
+        policies: Each policy's share of the episodes, by the name of its weights in behavior/.
+        noise: A factor on the standard deviation of their noise.
+        seed: The seed of the episodes.
     """
 
-    environment_id: str
+    # Spawned, so that BLAS starts with one thread: with several, the last bits of an action may differ.
+    start_method = "spawn"
     policies: tuple[tuple[str, float], ...]
-    steps: int
-    seed: int = 0
     noise: float = 1.0
+    seed: int = 0
+
+    def player(self) -> Callable[[int], Episode]:
+        return MixturePlayer(self.environment_id, dict(self.policies), self.noise, self.seed)
 
     def describe(self) -> dict[str, Any]:
-        """The recipe as plain JSON, with the weights' SHA-256 and the collector's version."""
+        """As of every recipe, with the SHA-256 of the weights."""
         weights = {name: sha256_of(weights_path(name)) for name, _ in self.policies if name != UNIFORM}
-        return {**asdict(self), "policies": dict(self.policies), "weights": weights, "collector": COLLECTOR}
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of `describe()`: recipes with the same fingerprint make the same dataset."""
-        return sha256_of_json(self.describe())
+        return super().describe() | {"weights": weights}
 
 
-def weights_path(name: str) -> Path:
-    """The file of a behaviour policy's weights."""
-    return BEHAVIOR / f"{name}.safetensors"
+def _recipe(name: str, steps: int, *policies: tuple[str, float], noise: float = 1.0) -> StandinRecipe:
+    body = name.partition("-")[0]
+    environment = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5"}[body]
+    return StandinRecipe(
+        name=f"standin/{name}", environment_id=environment, steps=steps, policies=policies, noise=noise
+    )
 
 
-RECIPES = {
-    "standin/hopper-random": Recipe("Hopper-v5", ((UNIFORM, 1.0),), 200_000),
-    "standin/hopper-medium-replay": Recipe(
-        "Hopper-v5",
-        (
-            (UNIFORM, 0.44),
-            ("hopper-seed0-0060k", 0.07),
-            ("hopper-seed0-0100k", 0.40),
-            ("hopper-seed0-0120k", 0.03),
-            ("hopper-seed0-0180k", 0.045),
-            ("hopper-seed0-0150k", 0.015),
-        ),
+_RECIPES = (
+    _recipe("hopper-random", 200_000, (UNIFORM, 1.0)),
+    _recipe(
+        "hopper-medium-replay",
         402_000,
+        (UNIFORM, 0.44),
+        ("hopper-seed0-0060k", 0.07),
+        ("hopper-seed0-0100k", 0.40),
+        ("hopper-seed0-0120k", 0.03),
+        ("hopper-seed0-0180k", 0.045),
+        ("hopper-seed0-0150k", 0.015),
     ),
-    "standin/hopper-medium": Recipe("Hopper-v5", (("hopper-seed3half-0138k", 1.0),), 1_000_000),
-    "standin/hopper-mixed": Recipe(
-        "Hopper-v5",
-        (("hopper-seed1-0130k", 0.80), ("hopper-seed1-0140k", 0.05), ("hopper-seed0-0120k", 0.15)),
+    _recipe("hopper-medium", 1_000_000, ("hopper-seed3half-0138k", 1.0)),
+    _recipe(
+        "hopper-mixed",
         1_000_000,
+        ("hopper-seed1-0130k", 0.80),
+        ("hopper-seed1-0140k", 0.05),
+        ("hopper-seed0-0120k", 0.15),
     ),
-    "standin/hopper-expert": Recipe("Hopper-v5", (("hopper-seed0-0150k-ars0-0090", 1.0),), 1_000_000, noise=0.9),
-    "standin/halfcheetah-random": Recipe("HalfCheetah-v5", ((UNIFORM, 1.0),), 1_000_000),
-    "standin/halfcheetah-medium-replay": Recipe(
-        "HalfCheetah-v5",
-        (
-            ("halfcheetah-seed0-0010k", 0.06),
-            ("halfcheetah-seed0-0030k", 0.12),
-            ("halfcheetah-seed0-0040k", 0.14),
-            ("halfcheetah-seed0-0060k", 0.20),
-            ("halfcheetah-seed0-0090k", 0.26),
-            ("halfcheetah-seed0-0110k", 0.22),
-        ),
+    _recipe("hopper-expert", 1_000_000, ("hopper-seed0-0150k-ars0-0090", 1.0), noise=0.9),
+    _recipe("halfcheetah-random", 1_000_000, (UNIFORM, 1.0)),
+    _recipe(
+        "halfcheetah-medium-replay",
         202_000,
+        ("halfcheetah-seed0-0010k", 0.06),
+        ("halfcheetah-seed0-0030k", 0.12),
+        ("halfcheetah-seed0-0040k", 0.14),
+        ("halfcheetah-seed0-0060k", 0.20),
+        ("halfcheetah-seed0-0090k", 0.26),
+        ("halfcheetah-seed0-0110k", 0.22),
     ),
-    "standin/halfcheetah-medium": Recipe("HalfCheetah-v5", (("halfcheetah-seed3-0186k", 1.0),), 1_000_000),
-    "standin/halfcheetah-expert": Recipe(
-        "HalfCheetah-v5", (("halfcheetah-seed0-0360k-ppo0-14000k", 1.0),), 1_000_000, noise=0.5
-    ),
-    "standin/walker2d-random": Recipe("Walker2d-v5", ((UNIFORM, 1.0),), 200_000),
-    "standin/walker2d-medium-replay": Recipe(
-        "Walker2d-v5",
-        (
-            (UNIFORM, 0.42),
-            ("walker2d-seed0-0140k", 0.45),
-            ("walker2d-seed0-0260k", 0.05),
-            ("walker2d-seed0-0540k", 0.08),
-        ),
+    _recipe("halfcheetah-medium", 1_000_000, ("halfcheetah-seed3-0186k", 1.0)),
+    _recipe("halfcheetah-expert", 1_000_000, ("halfcheetah-seed0-0360k-ppo0-14000k", 1.0), noise=0.5),
+    _recipe("walker2d-random", 200_000, (UNIFORM, 1.0)),
+    _recipe(
+        "walker2d-medium-replay",
         302_000,
+        (UNIFORM, 0.42),
+        ("walker2d-seed0-0140k", 0.45),
+        ("walker2d-seed0-0260k", 0.05),
+        ("walker2d-seed0-0540k", 0.08),
     ),
-    "standin/walker2d-medium": Recipe("Walker2d-v5", (("walker2d-seed0-0570k", 1.0),), 1_000_000),
-    "standin/walker2d-expert": Recipe(
-        "Walker2d-v5", (("walker2d-seed1-0760k-ppo0-8500k", 1.0),), 1_000_000, noise=0.25
-    ),
-}
+    _recipe("walker2d-medium", 1_000_000, ("walker2d-seed0-0570k", 1.0)),
+    _recipe("walker2d-expert", 1_000_000, ("walker2d-seed1-0760k-ppo0-8500k", 1.0), noise=0.25),
+)
+RECIPES = {recipe.name: recipe for recipe in _RECIPES}
 JOINED = {  # stand-ins that are two others end to end
     f"standin/{task}-medium-expert": (f"standin/{task}-medium", f"standin/{task}-expert")
     for task in ("hopper", "halfcheetah", "walker2d")
 }
-OURS = {
+REFERENCE_BUILDS = {
     "hopper-random": ("8f5a8f10fddfa1fc26d369284f854a6f6362ceaa57cdda38febe732d454a048a", 17.7, 22.3),
     "hopper-medium-replay": ("056d5e8bbc52061db687855323d534a850b5bbcbe4cfffbd00d9590c283cee7c", 480.1, 166.3),
     "hopper-medium": ("bff9a092bf6b807a7355db8f4cde1424cda702f3eee934bb7ccb2a956f51579c", 1508.6, 474.2),
@@ -129,7 +124,7 @@ OURS = {
 
 def check_standin(name: str) -> None:
     """InputError, with the nearest and all known names, if there is no stand-in of that full name."""
-    known = [f"standin/{ours}" for ours in OURS]
+    known = [f"standin/{build}" for build in REFERENCE_BUILDS]
     if name not in known:
         raise InputError(
             f"unknown dataset {name!r}: {did_you_mean(name, known)}known are {', '.join(known)}; `decision-rnn data "

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from decision_rnn.deploy.browser.runtimes import RUNTIMES, runtime_files
 from decision_rnn.deploy.hub import ONNX
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.environments.environments import make_environment, time_limit
+from decision_rnn.environments.playing import step_limit, time_limit
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
-from decision_rnn.evaluation.rollout import step_limit
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import check_folder, new_directory
@@ -80,7 +80,7 @@ def write_page(
     with contextlib.closing(make_environment(environments[0])) as made:
         body: Any = made.unwrapped
         model = Path(body.fullpath)
-    limits = time_limit(environments[0]), step_limit(environments[0], *step_limits(settings, first.provenance))
+        limits = time_limit(made), step_limit(made, *step_limits(settings, first.provenance))
     content = {
         "environment_id": environments[0],
         "steps": min(filter(None, limits)),

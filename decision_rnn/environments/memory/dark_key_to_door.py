@@ -22,7 +22,7 @@ STEPS = 50
 EPISODES = 400
 """Inner episodes of a history in evaluation: four times as many as in the longest of the data."""
 TRAINING_TASKS = 500
-NOISY = 0.9
+NOISY_SHARE = 0.9
 """The part of a history over which the noise of its actions decays to none."""
 STAY, UP, RIGHT, DOWN, LEFT = range(5)
 MOVES = {STAY: (0, 0), UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
@@ -110,10 +110,10 @@ def approach(room: DarkKeyToDoor) -> int:
     return STAY  # on the key, where an inner episode has begun: it is taken by any step that ends there
 
 
-def begin(index: int, generator: np.random.Generator) -> tuple[DarkKeyToDoor, Callable[[], int]]:
+def noisy_history(index: int, generator: np.random.Generator) -> tuple[DarkKeyToDoor, Callable[[], int]]:
     """The history with this index: its environment and its policy, from random to scripted actions."""
     room = DarkKeyToDoor(int(generator.integers(50, 101)), tasks()[index])
-    decay = NOISY * STEPS * room.episodes
+    decay = NOISY_SHARE * STEPS * room.episodes
 
     def act() -> int:
         return int(generator.integers(5)) if generator.random() < 1 - room.time / decay else approach(room)

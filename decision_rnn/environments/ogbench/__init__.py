@@ -14,10 +14,12 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
+from decision_rnn.environments.registry import environment_family
+
 
 class Task(NamedTuple):
-    """How many numbers a state and an action of a task have, how many steps its episodes have at most, and of how many
-    parts, such as cubes in their places, its goals consist."""
+    """A task of OGBench: the sizes of a state and an action, the largest number of steps of an episode, and the number
+    of parts of which its goals consist, such as cubes in their places."""
 
     states: int
     actions: int
@@ -42,23 +44,25 @@ TASKS = {
 }
 """By name. Every task has five goals."""
 SINGLE = r"-singletask(?:-task[1-5])?"
-"""What follows the name where one of the goals is to be reached for a reward: the default one, or one by its number."""
+"""Name suffix of the variants with a reward for one goal: the default one, or one by its number."""
 ORACLE = "-oraclerep"
-"""What follows the name where goals have only what is to be reached, not the whole state."""
-ID = re.compile(rf"decision_rnn/ogbench-([\w-]+?)({SINGLE}|{ORACLE})?-v0")
+"""Name suffix of the variants whose goals have only what is to be reached, not the whole state."""
+ID = re.compile(rf"decision_rnn/ogbench-({'|'.join(TASKS)})({SINGLE}|{ORACLE})?-v0")
 ARM = 19
 """Where objects begin in the state of a task with an arm."""
 
 
 def environment_id(task: str) -> str:
-    """The Gymnasium id of a task of `TASKS`, with what follows its name (`SINGLE`, `ORACLE`)."""
+    """The Gymnasium id of a task of `TASKS`, with the suffix of a variant (`SINGLE`, `ORACLE`) or without."""
     return f"decision_rnn/ogbench-{task}-v0"
 
 
-def spaces_of(task: str) -> tuple[Dict | Box, Box]:
-    """The observations and actions of a task: observations have the state as `achieved_goal` and that asked for as
-    `desired_goal`, or of both only the entries that are to be reached, with the state as `observation`, or are the
-    state alone in a single task."""
+def task_spaces(task: str) -> tuple[Dict | Box, Box]:
+    """The observation and action space of a task or a variant of it.
+
+    Observations have the state as `achieved_goal` and the one to reach as `desired_goal`; with `ORACLE` only the
+    entries of both that are to be reached, and the state as `observation`; with `SINGLE` they are the state alone.
+    """
     task, single, _ = task.partition("-singletask")
     name = task.removesuffix(ORACLE)
     state = Box(-np.inf, np.inf, (TASKS[name].states,), np.float64)
@@ -72,36 +76,31 @@ def spaces_of(task: str) -> tuple[Dict | Box, Box]:
 
 
 def oracle_entries(task: str) -> list[int]:
-    """Which entries of a task's state are OGBench's oracle representation of a goal: the place in a maze, the places of
-    cubes, which buttons are lit, and how far drawer and window are open."""
+    """The entries of a task's state that are OGBench's oracle representation of a goal: the position in a maze, the
+    positions of cubes, which buttons are lit, and how far drawer and window are open."""
     family, parts = task.partition("-")[0], TASKS[task].parts
     if family == "pointmaze":
         return [0, 1]
-    cubes, buttons = objects_of(family, parts)
-    places = [ARM + 9 * cube + axis for cube in range(cubes) for axis in range(3)]
+    cubes, buttons = object_counts(family, parts)
+    positions = [ARM + 9 * cube + axis for cube in range(cubes) for axis in range(3)]
     lit = [ARM + 9 * cubes + 4 * button + 1 for button in range(buttons)]
     states = TASKS[task].states
-    return [*places, *lit, *((states - 4, states - 2) if family == "scene" else ())]
+    return [*positions, *lit, *((states - 4, states - 2) if family == "scene" else ())]
 
 
-def objects_of(family: str, parts: int) -> tuple[int, int]:
-    """How many cubes and buttons there are in a task with an arm whose goals have so many parts."""
+def object_counts(family: str, parts: int) -> tuple[int, int]:
+    """The numbers of cubes and buttons of a task with an arm whose goals have that many parts."""
     return {"cube": (parts, 0), "scene": (1, 2), "puzzle": (0, parts)}[family]
 
 
-def register(environment_id: str) -> None:
-    """Register an environment if it is one of these tasks.
-
-    Raises:
-        ModuleNotFoundError: If it is one, and the package `ogbench` is not installed.
-    """
-    found = ID.fullmatch(environment_id)
-    if found and found[1] in TASKS and environment_id not in gymnasium.registry:
-        importlib.import_module("ogbench")
-        kind = "GoalEnvironment" if found[2] in (None, ORACLE) else "SingleTaskEnvironment"
-        gymnasium.register(
-            environment_id,
-            f"decision_rnn.environments.ogbench.environment:{kind}",
-            kwargs={"task": f"{found[1]}{found[2] or ''}"},
-            max_episode_steps=TASKS[found[1]].steps,
-        )
+@environment_family(ID.pattern)
+def register_task(match: re.Match[str]) -> None:
+    """Register a task or a variant of it; ModuleNotFoundError if the package `ogbench` is not installed."""
+    importlib.import_module("ogbench")
+    kind = "GoalEnvironment" if match[2] in (None, ORACLE) else "SingleTaskEnvironment"
+    gymnasium.register(
+        match[0],
+        f"decision_rnn.environments.ogbench.environment:{kind}",
+        kwargs={"task": f"{match[1]}{match[2] or ''}"},
+        max_episode_steps=TASKS[match[1]].steps,
+    )

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -11,30 +12,34 @@ import numpy as np
 from numpy.random import mtrand
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.environments.ogbench import ORACLE, oracle_entries, spaces_of
-from decision_rnn.environments.playing import EPISODES_AT_ONCE
+from decision_rnn.environments.ogbench import ORACLE, oracle_entries, task_spaces
+from decision_rnn.environments.registry import EPISODES_AT_ONCE
 
-IDLE: dict[str, list[Any]] = {}
-"""Environments that were closed, by task: a new one takes a second, most of it to compile a model of the robot, and an
-episode not half of that. A reset leaves nothing of what they were before."""
-AT_ONCE = 10
-"""The most with an arm that are stepped together, and the most of each task that are kept: one takes 160 MB."""
+MAX_AT_ONCE = 10
+"""The most environments with an arm that are stepped together, since one takes 160 MB."""
 GOALS = 5
 """The number of goals, with starts of their own, that the benchmark evaluates on every task."""
+
+_closed: dict[str, list[Any]] = {}
+"""Environments to use again, by task: making one takes a second, since MuJoCo compiles its model, and an episode not
+half of that."""
 
 
 def seeded(seed: int) -> np.random.BitGenerator:
     """A generator in the state that `np.random.seed(seed)` gives the global one."""
-    bits = np.random.MT19937()
-    np.random.RandomState(bits).seed(seed % 2**32)
-    return bits
+    generator = np.random.MT19937()
+    np.random.RandomState(generator).seed(seed % 2**32)
+    return generator
 
 
 @contextlib.contextmanager
-def drawing_from(bits: np.random.BitGenerator) -> Iterator[None]:
-    """NumPy's global functions, by which OGBench draws, use this generator inside the block."""
+def global_generator(generator: np.random.BitGenerator) -> Iterator[None]:
+    """NumPy's global functions draw from this generator inside the block.
+
+    OGBench's environments and oracles draw from them and take no generator of their own.
+    """
     before = mtrand.get_bit_generator()
-    mtrand.set_bit_generator(bits)
+    mtrand.set_bit_generator(generator)
     try:
         yield
     finally:
@@ -42,19 +47,23 @@ def drawing_from(bits: np.random.BitGenerator) -> Iterator[None]:
 
 
 def make(task: str, **settings: Any) -> Any:
-    """OGBench's environment of a task, with what follows its name (`SINGLE`, `ORACLE`), without a time limit."""
+    """OGBench's environment of a task or a variant of it (`SINGLE`, `ORACLE`), without a time limit.
+
+    Its `action_space` is an attribute. Where there is an arm, OGBench makes a new space at every access, so that no
+    seed reaches the random actions that it takes on the way to a goal's state.
+    """
     importlib.import_module("ogbench")
-    if task.endswith(ORACLE):
-        task, settings = task.removesuffix(ORACLE), {"use_oracle_rep": True, **settings}
+    name, oracle = task.removesuffix(ORACLE), task.endswith(ORACLE)
+    spec = gymnasium.spec(f"{name}-v0")
+    if not task.startswith("pointmaze"):
+        kind = gymnasium.envs.registration.load_env_creator(spec.entry_point)
+        actions = task_spaces(task)[1]
+        spec = replace(spec, entry_point=type(kind.__name__, (kind,), {"action_space": actions}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no screen
-        return gymnasium.make(f"{task}-v0", disable_env_checker=True, **settings).unwrapped
-
-
-def _with_own_class(environment: Any) -> Any:
-    kind = type(environment)
-    environment.__class__ = type(kind.__name__, (kind,), {})
-    return environment
+        if oracle:
+            settings["use_oracle_rep"] = True
+        return gymnasium.make(spec, disable_env_checker=True, **settings).unwrapped
 
 
 class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -69,46 +78,43 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
-        idle = IDLE.get(task) if render_mode is None else None
-        super().__init__(idle.pop() if idle else _with_own_class(make(task, render_mode=render_mode)))
+        closed = _closed.get(task) if render_mode is None else None
+        super().__init__(closed.pop() if closed else make(task, render_mode=render_mode))
         if not task.startswith("pointmaze"):
-            self.metadata = {**self.metadata, EPISODES_AT_ONCE: AT_ONCE}
+            self.metadata = {**self.metadata, EPISODES_AT_ONCE: MAX_AT_ONCE}
         self.task = task
-        self.bits: np.random.BitGenerator = np.random.MT19937()
-        self.observation_space, self.action_space = spaces_of(task)
-        # On the way to a goal's state OGBench takes random actions. Where there is an arm, their space is a new one at
-        # every look, which no seed reaches: as an attribute of the class, it is the same one.
-        type(self.env).action_space = self.action_space
+        self.generator: np.random.BitGenerator = np.random.MT19937()
+        self.observation_space, self.action_space = task_spaces(task)
 
     def close(self) -> None:
-        environment, idle = vars(self).pop("env", None), IDLE.setdefault(self.task, [])
-        if environment is None:  # it may be another's by now
+        environment, closed = vars(self).pop("env", None), _closed.setdefault(self.task, [])
+        if environment is None:  # closed before
             return
-        if environment.render_mode is None and len(idle) < AT_ONCE:
-            idle.append(environment)
+        if environment.render_mode is None and len(closed) < MAX_AT_ONCE:
+            closed.append(environment)
         else:
             environment.close()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:
             self.env.action_space.seed(seed)
-            self.bits = seeded(seed)
-        with drawing_from(self.bits):
+            self.generator = seeded(seed)
+        with global_generator(self.generator):
             state, info = self.env.reset(seed=seed, options=options)
         return state, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        with drawing_from(self.bits):  # where a teleport leads
+        with global_generator(self.generator):  # where a teleport leads
             state, reward, terminated, truncated, info = self.env.step(action)
         return state, float(reward), bool(terminated), truncated, info
 
 
 class GoalEnvironment(SingleTaskEnvironment):
-    """An environment of OGBench whose observation has the state and the state that is asked for or, with `ORACLE`, what
-    is to be reached, both as it is and as it is asked for, and the state.
+    """An environment of OGBench whose observation has the state and the one to reach or, with `ORACLE`, the entries
+    that are to be reached, as they are and as they should be, and the state.
 
-    `reset(seed=i)` begins goal 1 + i mod 5, so that episodes with consecutive seeds have all five goals of the
-    benchmark alike. The reward is 1 where the goal is reached, which ends the episode.
+    `reset(seed=i)` begins goal 1 + i mod 5, so that consecutive seeds have the five goals of the benchmark in turn. The
+    reward is 1 where the goal is reached, which ends the episode.
 
     Args:
         task: One of `TASKS`, with `ORACLE` behind its name or nothing.
@@ -124,21 +130,22 @@ class GoalEnvironment(SingleTaskEnvironment):
         chosen = {} if seed is None else {"task_id": 1 + seed % GOALS}
         state, info = super().reset(seed=seed, options={**chosen, **(options or {})})
         self.goal = info["goal"]
-        return self._seen(state), info
+        return self._observation(state), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         state, reward, terminated, truncated, info = super().step(action)
-        return self._seen(state), reward, terminated, truncated, info
+        return self._observation(state), reward, terminated, truncated, info
 
-    def _seen(self, state: np.ndarray) -> dict[str, np.ndarray]:
+    def _observation(self, state: np.ndarray) -> dict[str, np.ndarray]:
         if self.entries is None:
             return {"achieved_goal": state, "desired_goal": self.goal}
         return {"achieved_goal": state[self.entries], "desired_goal": self.goal, "observation": state}
 
 
 def goal_episode(states: np.ndarray, actions: np.ndarray, entries: list[int] | None = None) -> Episode:
-    """An episode of these states (steps + 1, n), without rewards. The goal in its observations is the last of them or,
-    with `entries`, these of it, with the state apart: what it was made to reach is not in OGBench's files."""
+    """An episode of these states (steps + 1, n), without rewards. The goal in its observations is the last state or,
+    with `entries`, these of it, with the state apart: OGBench's files do not have the goals that it was made to
+    reach."""
     reached = states if entries is None else states[:, entries]
-    parts = [reached, np.broadcast_to(reached[-1], reached.shape), *([] if entries is None else [states])]
-    return Episode(np.concatenate(parts, axis=1), actions, np.zeros(len(actions)), False, True)
+    columns = [reached, np.broadcast_to(reached[-1], reached.shape), *([] if entries is None else [states])]
+    return Episode(np.concatenate(columns, axis=1), actions, np.zeros(len(actions)), False, True)

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.environments.ogbench import spaces_of
+from decision_rnn.environments.ogbench import task_spaces
 from decision_rnn.environments.ogbench.environment import goal_episode, make
+from decision_rnn.environments.ogbench.recipe import OGBenchRecipe
+from decision_rnn.environments.playing import play_together
 
-STEPS = 1000
 NOISE = 0.1
 PLAN: tuple[str, dict[str, Any]] = "plan", {"noise": NOISE, "noise_smoothing": 0.5}
 MARKOV: tuple[str, dict[str, Any]] = "markov", {"min_norm": 0.4}
 """The oracles of `play` and of `noisy`, with their settings."""
 AXES = np.array([1.0, 1.0, 1.0, 3.0, 10.0])
-"""The noise of the five actions (place, yaw, gripper) of `noisy`, relative to the first."""
+"""The noise of the five actions (position, yaw, gripper) of `noisy`, relative to the first."""
 STACKING = {
     "cube-single": (0.0, 0.0),
     "cube-double": (0.0, 0.25),
@@ -28,33 +29,12 @@ STACKING = {
 """The range of the probability, drawn for every episode, that a cube is to be put onto another; others have 0.5."""
 
 
-@dataclass(frozen=True)
-class ManipulationRecipe:
-    """How the episodes of a dataset are made.
+@dataclass(frozen=True, kw_only=True)
+class ManipulationRecipe(OGBenchRecipe):
+    """An oracle that moves the objects of a task: `play` follows plans made beforehand, with noise that is correlated
+    in time; `noisy` decides at every step, with noise of a scale drawn for every episode and random actions."""
 
-    Attributes:
-        task: One of `TASKS`, but a maze.
-        kind: `play`, an oracle that follows plans made beforehand, with noise that is correlated in time; or `noisy`,
-            one that looks at every step, with noise of a scale drawn for every episode and random actions.
-    """
-
-    task: str
-    kind: str
-
-    @property
-    def episodes(self) -> int:
-        """Their number."""
-        return {"cube-triple": 3_000, "puzzle-4x5": 3_000, "cube-quadruple": 5_000, "puzzle-4x6": 5_000}.get(
-            self.task, 1_000
-        )
-
-    @property
-    def version(self) -> int:
-        """Incremented when it would make other episodes."""
-        return 2 if self.task == "scene" else 1
-
-    def player(self) -> Callable[[], Episode]:
-        """A function that plays an episode, drawing from NumPy's global generator."""
+    def unseeded_player(self) -> Callable[[], Episode]:
         environment = make(self.task, terminate_at_goal=False, mode="data_collection")
         oracles = self._oracles(environment)
 
@@ -84,32 +64,35 @@ class ManipulationRecipe:
     def _attempt(self, environment: Any, oracles: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """States (steps + 1, n), actions (steps, 5) and the simulation's positions before each (steps, m)."""
         seed = np.random.randint(2**31)
-        space = spaces_of(self.task)[1]
+        space = task_spaces(self.task)[1]
         space.seed(seed)
         if self.task == "scene":
             environment.mark_dirty()  # resets keep where drawer and window were to go, which the oracles look at
         state, info = environment.reset(seed=seed)
         stacking = np.random.uniform(*STACKING.get(self.task, (0.5, 0.5)))
         scale = np.random.uniform(0, NOISE)
-        random = 0.0 if self.kind == "play" else 0.2 if self.task.startswith("puzzle") else 0.1
+        random_share = 0.0 if self.kind == "play" else 0.2 if self.task.startswith("puzzle") else 0.1
         oracle = oracles[info["privileged/target_task"]]
         oracle.reset(state, info)
         states, actions, positions = [state], [], []
-        for _ in range(STEPS):
-            if np.random.rand() < random:
+
+        def act(current_states: list[np.ndarray], *_: Any) -> list[np.ndarray]:
+            if np.random.rand() < random_share:
                 action = space.sample()
             else:
-                action = np.array(oracle.select_action(state, info))
+                action = np.array(oracle.select_action(current_states[0], info))
                 if self.kind == "noisy":
                     action = action + np.random.normal(0, scale * AXES)
-            action = np.clip(action, -1, 1)
-            state, _, _, _, info = environment.step(action)
+            return [np.clip(action, -1, 1)]
+
+        for step in play_together([environment], [state], act, self.length):
+            info = step.infos[0]
             if oracle.done:
-                seen, told = environment.set_new_target(p_stack=stacking)
-                oracle = oracles[told["privileged/target_task"]]
-                oracle.reset(seen, told)
-            states.append(state)
-            actions.append(action)
+                target_state, target_info = environment.set_new_target(p_stack=stacking)
+                oracle = oracles[target_info["privileged/target_task"]]
+                oracle.reset(target_state, target_info)
+            states.append(step.observations[0])
+            actions.append(step.actions[0])
             positions.append(info["prev_qpos"])
         return np.array(states), np.array(actions), np.array(positions)
 

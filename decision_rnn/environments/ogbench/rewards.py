@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.environments.ogbench import ARM, TASKS, objects_of
-from decision_rnn.environments.ogbench.environment import drawing_from, make, seeded
+from decision_rnn.environments.ogbench import ARM, TASKS, object_counts
+from decision_rnn.environments.ogbench.environment import global_generator, make, seeded
 
 OBJECTS = 14
 """Where objects begin in the positions of the simulation of a task with an arm."""
@@ -32,7 +32,7 @@ def relabelled(episodes: Iterable[Episode], task: str, single: str) -> Iterator[
         ModuleNotFoundError: If the package `ogbench` is not installed.
     """
     environment, relabel = make(f"{task}{single}"), importlib.import_module("ogbench.relabel_utils").relabel_dataset
-    with drawing_from(seeded(0)):
+    with global_generator(seeded(0)):
         environment.reset()
     # Its goal stays the same, and resetting it for every episode would take a tenth of a second each.
     still = SimpleNamespace(unwrapped=environment, reset=lambda: None)
@@ -49,7 +49,7 @@ def simulated(task: str, states: np.ndarray) -> dict[str, np.ndarray]:
     family, parts = task.partition("-")[0], TASKS[task].parts
     if family == "pointmaze":
         return {"qpos": states}
-    cubes, buttons = objects_of(family, parts)
+    cubes, buttons = object_counts(family, parts)
     qpos = np.zeros((len(states), OBJECTS + 7 * cubes + buttons + 2))
     for cube in range(cubes):
         qpos[:, OBJECTS + 7 * cube :][:, :3] = states[:, ARM + 9 * cube :][:, :3] / SCALE + CENTRE

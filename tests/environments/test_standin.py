@@ -1,5 +1,6 @@
-import multiprocessing
-import os
+"""The actors of the stand-ins, against torch and the environments stepped by hand."""
+
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,20 +11,11 @@ import torch
 from gymnasium.spaces import Box
 from safetensors.torch import load_file
 
-from decision_rnn.data.episode import Episode
-from decision_rnn.data.standin import recipes
-from decision_rnn.data.standin.collection import Collector, Policy, collect
-from decision_rnn.data.standin.recipes import RECIPES, weights_path
-from decision_rnn.utils.errors import EnvironmentFailure
+from decision_rnn.data.standin import actors
+from decision_rnn.data.standin.actors import UNIFORM, Actor, weights_path
+from decision_rnn.data.standin.recipes import RECIPES
 
 SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies
-
-
-def assert_same(one: Episode, other: Episode) -> None:
-    np.testing.assert_array_equal(one.observations, other.observations)
-    np.testing.assert_array_equal(one.actions, other.actions)
-    np.testing.assert_array_equal(one.rewards, other.rewards)
-    assert (one.terminated, one.truncated, one.seed) == (other.terminated, other.truncated, other.seed)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in SMALL.policies])
@@ -37,14 +29,14 @@ def test_numpy_policy_equals_the_torch_actor(name: str) -> None:
     mean = linear(x, weights["mean.weight"], weights["mean.bias"])
     log_std = linear(x, weights["log_std.weight"], weights["log_std.bias"]).clamp(-20, 2)
 
-    policy = Policy(weights_path(name))
+    policy = Actor(weights_path(name))
     ours = [policy.distribution(observation) for observation in observations]
     np.testing.assert_allclose([m for m, _ in ours], mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose([s for _, s in ours], log_std.exp(), rtol=1e-4, atol=1e-6)
 
     noise = torch.tensor(np.random.default_rng(1).standard_normal((200, 3), np.float32))
     for scale in (1.0, 0.5, 0.0):
-        policy, generator = Policy(weights_path(name), scale), np.random.default_rng(1)
+        policy, generator = Actor(weights_path(name), scale), np.random.default_rng(1)
         actions = np.stack([policy.sample(observation, generator) for observation in observations])
         np.testing.assert_allclose(actions, torch.tanh(mean + scale * log_std.exp() * noise), rtol=1e-4, atol=1e-5)
         assert actions.dtype == np.float32
@@ -52,7 +44,7 @@ def test_numpy_policy_equals_the_torch_actor(name: str) -> None:
 
 def test_random_standin_draws_uniform_actions_in_its_environment() -> None:
     recipe = RECIPES["standin/halfcheetah-random"]
-    episode = Collector(recipe).play(0)
+    episode = recipe.player()(0)
     assert episode.observations.shape == (1001, 17)
     assert episode.actions.shape == (1000, 6)
     assert episode.actions.dtype == np.float32
@@ -63,7 +55,7 @@ def test_random_standin_draws_uniform_actions_in_its_environment() -> None:
 
 
 def test_replaying_an_episodes_seed_and_actions_reproduces_it() -> None:
-    episode = Collector(SMALL).play(3)
+    episode = SMALL.player()(3)
     environment = gymnasium.make("Hopper-v5")
     observation, _ = environment.reset(seed=episode.seed)
     np.testing.assert_array_equal(observation, episode.observations[0])
@@ -75,49 +67,19 @@ def test_replaying_an_episodes_seed_and_actions_reproduces_it() -> None:
         assert (terminated, truncated) == ((episode.terminated, episode.truncated) if last else (False, False))
 
 
-def test_collect_gives_the_same_episodes_for_any_number_of_processes(
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    played = [tmp_path_factory.mktemp("played") for _ in range(2)]
-    monkeypatch.chdir(tmp_path)
-    environment = dict(os.environ)
-    one = list(collect(SMALL, played[0], progress=False, processes=1))
-    two = list(collect(SMALL, played[1], processes=2))
-    files = {file: file.stat().st_mtime_ns for file in played[0].iterdir()}
-    kept = list(collect(SMALL, played[0], processes=1))
-    assert files.items() <= {file: file.stat().st_mtime_ns for file in played[0].iterdir()}.items()
-    for a, b, c in zip(one, two, kept, strict=True):
-        assert_same(a, b)
-        assert_same(a, c)
-        assert [array.dtype for array in vars(a).values() if isinstance(array, np.ndarray)] == [
-            array.dtype for array in vars(c).values() if isinstance(array, np.ndarray)
-        ]
-    collector = Collector(SMALL)
-    for index, episode in enumerate(one):
-        assert_same(episode, collector.play(index))
-    assert sum(len(e.rewards) for e in one) >= SMALL.steps > sum(len(e.rewards) for e in one[:-1])
-    assert one[-1].terminated or one[-1].truncated
-    assert list(tmp_path.iterdir()) == []  # no MUJOCO_LOG.TXT
-    assert dict(os.environ) == environment
-    assert capfd.readouterr().err == ""  # no progress bar if stderr is not a terminal
-
-
-def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_are_played_in_the_shares_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[int] = []
-    collector = Collector(SMALL)
-    for number, policy in enumerate(collector.policies):
+    player = SMALL.player()
+    for number, policy in enumerate(player.actors):
 
         def fall(*_: object, number: int = number) -> np.ndarray:
             played.append(number)
             return np.zeros(3, np.float32)
 
         monkeypatch.setattr(policy, "sample", fall)
-    monkeypatch.setattr(collector, "environment", OneStep())
+    monkeypatch.setattr(player, "environment", OneStep())
     for index in range(2000):
-        collector.play(index)
+        player(index)
     shares = np.bincount(played) / 2000
     np.testing.assert_allclose(shares, [share for _, share in SMALL.policies], atol=0.03)
 
@@ -135,34 +97,29 @@ class OneStep(gymnasium.Env):
         return np.zeros(11), 0.0, True, False, {}
 
 
-def test_recipe_fingerprint_depends_on_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_description_depends_on_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     changed = [
         replace(SMALL, seed=1),
         replace(SMALL, steps=3001),
         replace(SMALL, noise=0.5),
+        replace(SMALL, version=2),
         replace(SMALL, environment_id="Hopper-v4"),
         replace(SMALL, policies=SMALL.policies[:2]),
         replace(SMALL, policies=((SMALL.policies[0][0], 0.5), *SMALL.policies[1:])),
     ]
-    fingerprints = {recipe.fingerprint for recipe in [SMALL, *changed]}
-    assert len(fingerprints) == 7
-    assert replace(SMALL).fingerprint in fingerprints
+    descriptions = [recipe.describe() for recipe in changed]
+    assert SMALL.describe() not in descriptions
+    assert replace(SMALL).describe() == SMALL.describe()
+    before = SMALL.describe()
     for name, _ in SMALL.policies:
         (tmp_path / f"{name}.safetensors").write_bytes(weights_path(name).read_bytes() + b" ")
-    monkeypatch.setattr(recipes, "BEHAVIOR", tmp_path)
-    assert SMALL.fingerprint not in fingerprints
-    monkeypatch.undo()
-    monkeypatch.setattr(recipes, "COLLECTOR", recipes.COLLECTOR + 1)
-    assert SMALL.fingerprint not in fingerprints
+    monkeypatch.setattr(actors, "BEHAVIOR", tmp_path)
+    assert SMALL.describe() != before
 
 
-def test_collect_raises_if_a_worker_process_fails_or_dies(tmp_path: Path) -> None:
-    unplayable = replace(SMALL, policies=(("no-such-weights", 1.0),))
-    with pytest.raises(FileNotFoundError, match="no-such-weights"):
-        list(collect(unplayable, tmp_path, processes=1))
-    episodes = collect(replace(SMALL, steps=10**9), tmp_path, processes=1)
-    next(episodes)
-    (worker,) = multiprocessing.active_children()
-    worker.kill()
-    with pytest.raises(EnvironmentFailure, match="a process that collects episodes has died"):
-        list(episodes)
+def test_actors_and_description_are_those_of_every_recipe() -> None:
+    used = {name for recipe in RECIPES.values() for name, _ in recipe.policies} - {UNIFORM}
+    assert {path.stem for path in actors.BEHAVIOR.glob("*.safetensors")} == used
+    for recipe in RECIPES.values():
+        assert json.loads(json.dumps(recipe.describe())) == recipe.describe()
+        assert recipe.describe()["weights"].keys() == dict(recipe.policies).keys() - {UNIFORM}

@@ -1,6 +1,10 @@
-"""POPGym's position-only CartPole and Pendulum (Morad et al. 2023): their scripted experts, on the full state.
+"""POPGym's recall and position-only tasks (Morad et al. 2023): their scripted experts, on the full state.
 
-Both use the linear-quadratic regulator of the environment's own discrete-time dynamics around the upright position.
+In RepeatFirst and RepeatPrevious cards are dealt one at a time, of which the suit is seen, an integer from 0 to 3. In
+RepeatFirst an action is right if it is the suit of the first card, in RepeatPrevious if it is that of the k-th last
+card, the present one being the last: k is 4 (Easy), 32 (Medium), 64 (Hard). Right actions earn 1 in total over an
+episode, wrong ones lose as much. In position-only CartPole and Pendulum the experts are linear-quadratic regulators of
+the environment's own discrete-time dynamics around the upright position.
 """
 
 import math
@@ -9,8 +13,18 @@ from typing import Any
 
 import numpy as np
 
-CAUGHT = 10.0
-"""Up to this torque the regulator is trusted, although the motor has only 2: it then catches a swing in time."""
+TRUSTED_TORQUE = 10.0
+"""Up to this torque the regulator is used, although the motor has only 2: it then catches a swing in time."""
+
+
+def repeat_first(environment: Any) -> int:
+    """The suit of the first card, from the environment's hidden state."""
+    return int(environment.get_state()[0])
+
+
+def repeat_previous(environment: Any) -> int:
+    """The suit of the k-th last card, from the environment's hidden state; 0 while there are fewer cards."""
+    return int(environment.get_state()[0][0])
 
 
 def regulator(a: np.ndarray, b: np.ndarray, state_cost: np.ndarray, action_cost: float) -> list[float]:
@@ -51,9 +65,18 @@ def cartpole(environment: Any) -> int:
 def pendulum(environment: Any) -> np.ndarray:
     """The regulator's torque near the upright position; elsewhere, one that adds the energy which is missing there."""
     cosine, sine, velocity = environment.get_state().tolist()
-    of_angle, of_velocity = pendulum_gains()
-    torque = -of_angle * math.atan2(sine, cosine) - of_velocity * velocity
-    if abs(torque) > CAUGHT:
-        missing = 15 * (1 - cosine) - velocity**2 / 2
-        torque = missing if velocity > 0 else -missing
+    angle_gain, velocity_gain = pendulum_gains()
+    torque = -angle_gain * math.atan2(sine, cosine) - velocity_gain * velocity
+    if abs(torque) > TRUSTED_TORQUE:
+        missing_energy = 15 * (1 - cosine) - velocity**2 / 2
+        torque = missing_energy if velocity > 0 else -missing_energy
     return np.array([min(max(torque, -2.0), 2.0)], np.float32)
+
+
+EXPERTS = {
+    "RepeatFirst": repeat_first,
+    "RepeatPrevious": repeat_previous,
+    "PositionOnlyCartPole": cartpole,
+    "PositionOnlyPendulum": pendulum,
+}
+"""By the name of the task."""

@@ -1,7 +1,6 @@
 """The environments of data/memory against their rules, and their scripted experts against the known optimum."""
 
 import itertools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from decision_rnn.environments.environments import (
-    MissingEnvironmentError,
-    environment_spaces,
-    make_environment,
-    time_limit,
-)
-from decision_rnn.environments.memory import balance, dark_key_to_door, recall
+from decision_rnn.data.sources.memory import DATASETS, memory_dataset
+from decision_rnn.environments.memory import dark_key_to_door
+from decision_rnn.environments.memory import popgym as experts
 from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, approach
-from decision_rnn.environments.memory.recipes import RECIPES, recipe_of
 from decision_rnn.environments.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze, turn
+from decision_rnn.environments.playing import time_limit
+from decision_rnn.environments.registry import environment_spaces, make_environment
 from decision_rnn.evaluation.metrics import METRICS
 
 CARDS = [f"{game}{level}" for game in ("RepeatFirst", "RepeatPrevious") for level in ("Easy", "Medium", "Hard")]
@@ -85,20 +81,8 @@ def test_tmaze_of_any_length_is_registered_when_asked_for(steps: int) -> None:
     name = f"decision_rnn/TMaze-{steps}-v0"
     with make_environment(name) as environment:
         environment.reset(seed=0)
-        assert time_limit(name) == steps == environment.unwrapped.corridor + 2
+        assert time_limit(environment) == steps == environment.unwrapped.corridor + 2
     assert environment_spaces(name) == (TMaze.observation_space, TMaze.action_space)
-
-
-@pytest.mark.parametrize("name", ["decision_rnn/TMaze-2-v0", "decision_rnn/TMaze-09-v0", "decision_rnn/Nothing-v0"])
-def test_unknown_environment_of_ours_is_not_registered(name: str) -> None:
-    with pytest.raises(MissingEnvironmentError, match="there is no environment"):
-        make_environment(name)
-
-
-def test_environment_of_missing_popgym_raises_naming_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "popgym", None)
-    with pytest.raises(MissingEnvironmentError, match=r"popgym-Absent-v0 needs .* popgym.*'decision-rnn\[popgym\]'"):
-        make_environment("popgym-Absent-v0")
 
 
 @pytest.mark.parametrize("environment", [TMaze(9), DarkKeyToDoor(2)])
@@ -107,16 +91,17 @@ def test_environments_keep_to_gymnasiums_interface(environment: gymnasium.Env) -
 
 
 def test_tmaze_data_have_every_length_and_half_of_the_turns_are_wrong() -> None:
-    recipe = recipe_of("memory/tmaze-7")
+    recipe = memory_dataset("memory/tmaze-7").recipe
     episodes = [recipe.play(index) for index in range(200)]
     assert {len(episode.rewards) for episode in episodes} == {2, 3, 4, 5, 6}  # L + 1 steps, with L from 1 to T - 2
     assert [episode.rewards.sum() for episode in episodes] == [1, 0] * 100
     assert {tuple(episode.observations[0][:3]) for episode in episodes} == {(0, 1, 0), (0, -1, 0)}
     for episode in episodes:
         assert episode.terminated
-        assert episode.actions[:-1].tolist() == [RIGHT] * (len(episode.rewards) - 1)
+        actions = episode.actions.argmax(1)  # one-hot
+        assert actions[:-1].tolist() == [RIGHT] * (len(episode.rewards) - 1)
         hinted = UP if episode.observations[0][1] == 1 else DOWN
-        assert (episode.actions[-1] == hinted) == (episode.rewards[-1] == 1)
+        assert (actions[-1] == hinted) == (episode.rewards[-1] == 1)
     same = recipe.play(5)
     np.testing.assert_array_equal(same.observations, episodes[5].observations)
 
@@ -124,7 +109,7 @@ def test_tmaze_data_have_every_length_and_half_of_the_turns_are_wrong() -> None:
 @pytest.mark.parametrize("task", CARDS)
 def test_recall_expert_repeats_what_was_seen_and_earns_all(task: str) -> None:
     environment = popgym(task)
-    expert = recall.repeat_first if "First" in task else recall.repeat_previous
+    expert = experts.repeat_first if "First" in task else experts.repeat_previous
     seen, actions, rewards = played(environment, lambda: expert(environment), seed=3)
     assert sum(rewards) == pytest.approx(1)
     if "First" in task:
@@ -136,22 +121,20 @@ def test_recall_expert_repeats_what_was_seen_and_earns_all(task: str) -> None:
 
 @pytest.mark.parametrize(("k", "level"), [(4, "Easy"), (32, "Medium"), (64, "Hard")])
 def test_repeat_previous_of_any_k_is_that_of_popgyms_levels_at_theirs(k: int, level: str) -> None:
-    ours, theirs = recipe_of(f"memory/repeat-previous-{k}"), recipe_of(f"memory/repeat-previous-{level.lower()}")
     pytest.importorskip("popgym")
-    np.testing.assert_array_equal(ours.play(1).observations, theirs.play(1).observations)
-    np.testing.assert_array_equal(ours.play(1).rewards, theirs.play(1).rewards)
+    ours, theirs = (memory_dataset(f"memory/repeat-previous-{name}") for name in (k, level.lower()))
+    np.testing.assert_array_equal(ours.recipe.play(1).observations, theirs.recipe.play(1).observations)
+    np.testing.assert_array_equal(ours.recipe.play(1).rewards, theirs.recipe.play(1).rewards)
     assert (ours.references, ours.target_returns) == (theirs.references, theirs.target_returns)
 
 
 @pytest.mark.parametrize("k", [1, 2, 53])
 def test_repeat_previous_expert_says_the_kth_last_card_of_any_k(k: int) -> None:
     pytest.importorskip("popgym")
-    recipe = recipe_of(f"memory/repeat-previous-{k}")
-    assert environment_spaces(recipe.environment_id) == (recipe.observation_space, recipe.action_space)
-    episode = recipe.play(0)
+    episode = memory_dataset(f"memory/repeat-previous-{k}").recipe.play(0)
     assert episode.rewards.sum() == pytest.approx(1)
     assert len(episode.actions) >= k + 49
-    assert episode.actions[k - 1 :].tolist() == episode.observations[: len(episode.actions) - k + 1].tolist()
+    np.testing.assert_array_equal(episode.actions[k - 1 :], episode.observations[: len(episode.actions) - k + 1])
 
 
 def linearised(environment: gymnasium.Env, upright: np.ndarray, action: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -170,7 +153,7 @@ def linearised(environment: gymnasium.Env, upright: np.ndarray, action: Any) -> 
 
 @pytest.mark.parametrize(
     ("name", "gains", "unit"),
-    [("CartPole-v1", balance.cartpole_gains, (1, 10.0)), ("Pendulum-v1", balance.pendulum_gains, (np.ones(1), 1.0))],
+    [("CartPole-v1", experts.cartpole_gains, (1, 10.0)), ("Pendulum-v1", experts.pendulum_gains, (np.ones(1), 1.0))],
 )
 def test_regulator_stabilises_the_environments_own_dynamics(
     name: str, gains: Callable[[], list[float]], unit: tuple[Any, float]
@@ -188,7 +171,7 @@ def test_regulator_stabilises_the_environments_own_dynamics(
 def test_cartpole_expert_never_falls(level: str, steps: int) -> None:
     environment = popgym(f"PositionOnlyCartPole{level}")
     for seed in range(3):
-        _, _, rewards = played(environment, lambda: balance.cartpole(environment), seed)
+        _, _, rewards = played(environment, lambda: experts.cartpole(environment), seed)
         assert len(rewards) == steps
         assert sum(rewards) == pytest.approx(1)
 
@@ -197,7 +180,7 @@ def test_pendulum_expert_is_upright_at_the_end_from_everywhere() -> None:
     environment = popgym("PositionOnlyPendulumHard")
     returns = []
     for seed in range(12):
-        seen, _, rewards = played(environment, lambda: balance.pendulum(environment), seed)
+        seen, _, rewards = played(environment, lambda: experts.pendulum(environment), seed)
         returns.append(sum(rewards))
         assert seen[-1][0] > 0.99  # the cosine of the angle
     assert np.mean(returns) > 0.75  # at random 0.25; the best mean is 0.83
@@ -239,7 +222,7 @@ def test_dark_key_to_door_evaluates_on_tasks_that_are_not_in_the_data() -> None:
     assert len(set(tasks)) == len(tasks) == 81 * 80
     assert tasks[0] == ((8, 8), (1, 2))  # the same on every machine and in every version
     room, met = DarkKeyToDoor(), set()
-    assert time_limit("decision_rnn/DarkKeyToDoor-v0") == 50 * room.episodes  # or episodes would be cut as in the data
+    assert time_limit(make_environment("decision_rnn/DarkKeyToDoor-v0")) == 50 * room.episodes
     for seed in range(300):
         room.reset(seed=seed)
         met.add((room.key, room.door))
@@ -248,14 +231,15 @@ def test_dark_key_to_door_evaluates_on_tasks_that_are_not_in_the_data() -> None:
 
 
 def test_dark_key_to_door_data_go_from_random_actions_to_the_optimum() -> None:
-    recipe = recipe_of("memory/dark-key-to-door")
+    recipe = memory_dataset("memory/dark-key-to-door").recipe
     histories = [recipe.play(index) for index in range(4)]
     for history in histories:
         episodes = len(history.rewards) / 50
         assert 50 <= episodes <= 100
         returns = (history.rewards * episodes).reshape(-1, 50).sum(1)
         assert (returns[-5:] == 2).all()  # without noise
-    first, last = (np.concatenate([h.actions[part] for h in histories]) for part in (slice(100), slice(-100, None)))
+    actions = [history.actions.argmax(1) for history in histories]
+    first, last = (np.concatenate([taken[part] for taken in actions]) for part in (slice(100), slice(-100, None)))
     assert np.bincount(first, minlength=5).min() > 40  # of 80: uniform
     assert np.mean(last == 0) > 0.5  # the door is open, and the agent stays
 
@@ -279,19 +263,17 @@ def test_last_episodes_is_the_mean_return_of_the_last_ten_inner_episodes() -> No
     assert value == pytest.approx(2 * 2 / 10)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_recipes_say_the_spaces_of_their_environments(name: str) -> None:
-    recipe = RECIPES[name]
-    if recipe.environment_id.startswith("popgym"):
+@pytest.mark.parametrize("name", DATASETS)
+def test_datasets_have_the_spaces_of_their_environments(name: str) -> None:
+    if DATASETS[name].requirements:
         pytest.importorskip("popgym")
-    observations, actions = environment_spaces(recipe.environment_id)
-    assert (recipe.observation_space, recipe.action_space) == (observations, actions)
+    assert DATASETS[name].spaces == environment_spaces(DATASETS[name].recipe.environment_id)
 
 
 @pytest.mark.parametrize("name", ["position-only-cartpole-easy", "position-only-pendulum-easy", "repeat-previous-easy"])
 def test_popgym_data_are_half_expert_and_half_noisy(name: str) -> None:
     pytest.importorskip("popgym")
-    recipe = RECIPES[f"memory/{name}"]
+    recipe = DATASETS[f"memory/{name}"].recipe
     returns = np.array([recipe.play(index).rewards.sum() for index in range(30)])
     again = recipe.play(1)
     np.testing.assert_array_equal(again.actions, recipe.play(1).actions)

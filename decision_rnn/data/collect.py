@@ -1,0 +1,126 @@
+"""Collects the episodes of a recipe on all cores, and goes on after a kill where it was."""
+
+import contextlib
+import io
+import itertools
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decision_rnn.data.cache import cache_root, sha256_of_json
+from decision_rnn.data.episode import Episode
+from decision_rnn.data.spaces import Spaces
+from decision_rnn.data.store import EpisodeStore, open_or_make
+from decision_rnn.environments.playing import take
+from decision_rnn.environments.recipe import Recipe
+from decision_rnn.environments.registry import open_environments
+from decision_rnn.utils.files import remove_directory, write_atomically
+from decision_rnn.utils.machine import cpu_model, versions
+from decision_rnn.utils.messages import warn
+from decision_rnn.utils.workers import available_cores, parallel_map
+
+PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy")
+"""Packages whose versions are recorded with a store, since the bits of episodes may depend on them."""
+
+
+def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = (), **source: Any) -> EpisodeStore:
+    """The store of a recipe's dataset, which is collected if there is none or it was made by another recipe.
+
+    Args:
+        recipe: The recipe.
+        spaces: The spaces of an observation and an action.
+        packages: Packages that the environment needs besides ours, whose versions are recorded.
+        source: What else the store's manifest records.
+    """
+
+    def make(folder: Path) -> EpisodeStore:
+        with open_environments(recipe.environment_id), _unfinished(recipe) as chunks:  # first: a package may be missing
+            return EpisodeStore.write(
+                folder,
+                collect(recipe, chunks),
+                environment_id=recipe.environment_id,
+                source={
+                    "recipe": recipe.describe(),
+                    "versions": versions((*PACKAGES, *packages)),
+                    "cpu": cpu_model(),
+                    **source,
+                },
+                spaces=spaces,
+            )
+
+    return open_or_make(recipe.name, partial(is_made_by, recipe), make)
+
+
+def is_made_by(recipe: Recipe, source: dict[str, Any]) -> bool:
+    """Whether a store with this `source` in its manifest is current: made by the recipe, or from published files."""
+    return "files" in source or source.get("recipe") == recipe.describe()
+
+
+@contextlib.contextmanager
+def _unfinished(recipe: Recipe) -> Iterator[Path]:
+    """The folder of finished chunks, which is removed when the block ends without an error."""
+    folder = cache_root() / "unfinished" / recipe.name
+    origin = recipe.describe() | {"versions": versions(PACKAGES), "cpu": cpu_model()}
+    chunks = folder / sha256_of_json(origin)[:16]
+    chunks.mkdir(parents=True, exist_ok=True)
+    if any(chunks.glob("*.npz")):
+        warn(f"{recipe.name}: going on from the episodes of an interrupted process, in {chunks}")
+    yield chunks
+    remove_directory(folder)
+
+
+def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
+    """Yield the recipe's episodes in order, the same for any number of `processes` (by default one per core).
+
+    Each chunk of episodes is saved in `folder` when it is finished, and loaded if it is there already. Where processes
+    are spawned, as for the stand-ins, a script must do its work under `if __name__ == "__main__":`. Raises
+    EnvironmentFailure if a process dies.
+    """
+    first, chunk = recipe.first_episode, recipe.chunk
+    starts = itertools.count(first, chunk) if recipe.episodes is None else range(first, first + recipe.episodes, chunk)
+    work = partial(_load_or_play, recipe, folder)
+    played = parallel_map(
+        work, starts, processes or available_cores(), "collects episodes", start_method=recipe.start_method
+    )
+    with contextlib.closing(played):
+        yield from take(itertools.chain.from_iterable(played), recipe.episodes, recipe.steps, "collecting", progress)
+
+
+@cache  # one in every process
+def _player(recipe: Recipe) -> Callable[[int], Episode]:
+    return recipe.player()
+
+
+def _load_or_play(recipe: Recipe, folder: Path, first: int, report: object) -> list[Episode]:
+    """A chunk of episodes: those in `folder`, or else played and saved there; for `parallel_map`."""
+    file = folder / f"{first}.npz"
+    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):  # missing or damaged: play it
+        return _load(file)
+    last = first + recipe.chunk
+    if recipe.episodes is not None:
+        last = min(last, recipe.first_episode + recipe.episodes)
+    play = _player(recipe)
+    episodes = [play(index) for index in range(first, last)]
+    write_atomically(file, _packed(episodes))
+    return episodes
+
+
+def _packed(episodes: list[Episode]) -> bytes:
+    named = {f"{index}.{key}": value for index, episode in enumerate(episodes) for key, value in vars(episode).items()}
+    buffer = io.BytesIO()
+    # Compressed, since a goal is the same in all observations.
+    np.savez_compressed(buffer, **{key: value for key, value in named.items() if value is not None})
+    return buffer.getvalue()
+
+
+def _load(file: Path) -> list[Episode]:
+    fields: dict[int, dict[str, Any]] = {}
+    with np.load(file, allow_pickle=False) as content:
+        for key, value in content.items():
+            index, _, field = key.partition(".")
+            fields.setdefault(int(index), {})[field] = value if value.ndim else value.item()
+    return [Episode(**episode) for episode in fields.values()]

@@ -1,0 +1,46 @@
+"""What determines the episodes of a dataset that this package plays itself."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from decision_rnn.data.episode import Episode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ABC):
+    """Everything that determines the episodes of a dataset: its fields are plain values, which its store records.
+
+    Attributes:
+        name: The name of the dataset.
+        environment_id: The environment of the evaluation.
+        episodes: The number of episodes; None if `steps` is given.
+        steps: Instead of `episodes`, the number of steps that whole episodes must reach.
+        first_episode: The index of the first episode.
+        version: Incremented when `player` would play other episodes from the same fields.
+        chunk: How many episodes a process plays at a time and stores when they are finished.
+        start_method: How the processes that play are started, one of multiprocessing's; None for the default.
+    """
+
+    name: str
+    environment_id: str
+    episodes: int | None = None
+    steps: int | None = None
+    first_episode: int = 0
+    version: int = 1
+
+    chunk: ClassVar[int] = 8
+    start_method: ClassVar[str | None] = None
+
+    @abstractmethod
+    def player(self) -> Callable[[int], Episode]:
+        """A function from an index to the episode that it alone determines; called once in every process.
+
+        Observations and actions are rows: flattened, discrete values one-hot.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """The recipe as plain JSON: stores made by recipes with the same description have the same episodes."""
+        return json.loads(json.dumps(asdict(self)))

@@ -1,0 +1,128 @@
+"""Makes registered environments by id, those of this package's families among them."""
+
+import contextlib
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+from decision_rnn.utils.messages import warn
+
+ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
+EPISODES_AT_ONCE = "episodes_at_once"
+"""The key of an environment's `metadata` with the most episodes that evaluation should step together, where one
+environment takes much memory or long to make."""
+
+FAMILIES: dict[re.Pattern[str], Callable[[re.Match[str]], None]] = {}
+"""Functions that register an environment of a family with Gymnasium, by the pattern of their ids."""
+
+
+class MissingEnvironmentError(InputError):
+    """An environment is not registered, or cannot be made here."""
+
+
+def environment_family(pattern: str) -> Callable[[Callable[[re.Match[str]], None]], Callable[[re.Match[str]], None]]:
+    """Decorator of a function that registers, with Gymnasium, the environment whose id matches `pattern`.
+
+    It is called when such an id is first asked for, and may import a package that the environment needs.
+    """
+
+    def add(register: Callable[[re.Match[str]], None]) -> Callable[[re.Match[str]], None]:
+        FAMILIES[re.compile(pattern)] = register
+        return register
+
+    return add
+
+
+def check_id(environment_id: Any, where: str) -> str:
+    """The id that `where` gives; raises InputError if it is not a Gymnasium id or imports a module ("os:X")."""
+    if not isinstance(environment_id, str) or not ID.fullmatch(environment_id):
+        raise InputError(f"{where}: {environment_id!r:.100} is not a Gymnasium id, such as Hopper-v5")
+    return environment_id
+
+
+def registered(environment_id: str | None) -> EnvSpec | None:
+    """The spec of a registered environment; None if there is none, or the package that it needs is missing."""
+    with contextlib.suppress(ModuleNotFoundError):
+        _register(environment_id or "")
+    return gymnasium.registry.get(environment_id or "")
+
+
+def _register(environment_id: str) -> None:
+    """Register an environment of a family; ModuleNotFoundError if the package that it needs is missing."""
+    if environment_id not in gymnasium.registry:
+        for pattern, register in FAMILIES.items():
+            if match := pattern.fullmatch(environment_id):
+                register(match)
+
+
+def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.Env:
+    """Make an environment, without its libraries' warnings about their own files, which users cannot fix.
+
+    MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written. `settings` are arguments of
+    `gymnasium.make`, such as a render mode; they never come from a dataset.
+
+    Raises MissingEnvironmentError if the environment cannot be made here, or is None. Only registered ids are made:
+    others could name a module to import.
+    """
+    if environment_id is None:
+        raise MissingEnvironmentError(
+            "the data name no environment, in which an agent could play: act in your own loop (EnvironmentActor, or an "
+            "exported policy)"
+        )
+    import mujoco  # here: the import is slow, and listing datasets does not need it
+
+    try:
+        _register(environment_id)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise MissingEnvironmentError(
+            f"{environment_id} needs the package {package}: pip install 'decision-rnn[{package}]'"
+        ) from None
+    if environment_id not in gymnasium.registry:
+        raise MissingEnvironmentError(
+            f"there is no environment {environment_id!r} here: "
+            f"{did_you_mean(environment_id, gymnasium.registry, likeness=0.8)}install the package that registers it, "
+            "and name a module that does so when it is imported with --plugins MODULE"
+        )
+    if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own
+        mujoco.set_mju_user_warning(_report_mujoco)
+    try:
+        with warnings.catch_warnings():
+            # A dataset is evaluated in the version that it was collected in, even if there is a newer one.
+            warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
+            return gymnasium.make(environment_id, disable_env_checker=True, **settings)
+    except Exception as error:  # the environment's code can raise anything
+        raise MissingEnvironmentError(
+            f"the environment {environment_id} cannot be made here ({one_line(error)}): fix its package"
+        ) from error
+
+
+@contextlib.contextmanager
+def open_environments(environment_id: str | None, count: int = 1, **settings: Any) -> Iterator[list[gymnasium.Env]]:
+    """Environments as by `make_environment`, closed when the block ends, also by an error."""
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(contextlib.closing(make_environment(environment_id, **settings))) for _ in range(count)
+        ]
+
+
+def _report_mujoco(message: str) -> None:
+    if "'settotalmass' is deprecated" not in message:  # in Gymnasium's half_cheetah.xml
+        warn(f"MuJoCo: {message}")
+
+
+def environment_spaces(environment_id: str | None) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    """The observation and action spaces of an environment; raises MissingEnvironmentError if it cannot be made here."""
+    with open_environments(environment_id) as (environment,):
+        return environment.observation_space, environment.action_space
+
+
+def episodes_at_once(environment_id: str, most: int) -> int:
+    """How many episodes to step together: `most`, or fewer if the environment's metadata say so."""
+    with open_environments(environment_id) as (environment,):
+        return min(most, environment.metadata.get(EPISODES_AT_ONCE, most))

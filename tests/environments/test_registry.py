@@ -1,0 +1,95 @@
+"""Making environments: what is registered, and what errors name."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+from decision_rnn.environments.registry import MissingEnvironmentError, make_environment, open_environments
+from decision_rnn.environments.settings import check_environment
+from decision_rnn.utils.errors import InputError
+
+
+def test_unknown_id_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"'Hoper-v5'.*Hopper-v5\?"):
+        check_environment("Hoper-v5")
+
+
+@pytest.mark.parametrize(
+    "name", ["os:Nothing-v0", "decision_rnn/TMaze-2-v0", "decision_rnn/TMaze-09-v0", "decision_rnn/Nothing-v0"]
+)
+def test_only_registered_environments_are_made(name: str) -> None:
+    with pytest.raises(MissingEnvironmentError, match=name):
+        make_environment(name)
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("popgym", "popgym-Absent-v0"), ("ogbench", "decision_rnn/ogbench-scene-oraclerep-v0")]
+)
+def test_missing_package_is_named_with_its_extra(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(gymnasium.registry, name, raising=False)
+    with pytest.raises(MissingEnvironmentError, match=rf"{name}.*{package}.*'decision-rnn\[{package}\]'"):
+        make_environment(name)
+
+
+def test_error_of_an_environments_code_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**arguments: Any) -> gymnasium.Env[Any, Any]:
+        raise ImportError("no\nengine")
+
+    monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", fail))
+    with pytest.raises(InputError, match=r"Broken-v0.*no engine.*'en\\ngine'"):
+        check_environment("Broken-v0", ["en\ngine"])
+
+
+class Camera(gymnasium.Env):
+    """An environment whose observations are images."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+
+def test_environment_with_images_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Camera-v0", EnvSpec("Camera-v0", Camera))
+    with pytest.raises(InputError, match=r"Camera-v0.*images"):
+        check_environment("Camera-v0")
+
+
+def test_open_environments_are_closed_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Any] = []
+    monkeypatch.setattr(Camera, "close", lambda environment: closed.append(environment))
+    monkeypatch.setitem(gymnasium.registry, "Camera-v0", EnvSpec("Camera-v0", Camera, order_enforce=False))
+    with pytest.raises(KeyError), open_environments("Camera-v0", 3) as environments:
+        raise KeyError
+    assert closed == [environment.unwrapped for environment in environments][::-1]
+
+
+UNSTABLE = """
+import numpy as np
+from decision_rnn.environments.registry import make_environment
+for environment_id in ("HalfCheetah-v5", "Hopper-v4", "Walker2d-v4"):
+    environment = make_environment(environment_id)
+    environment.reset(seed=0)
+environment.unwrapped.data.qpos[1] = np.nan
+environment.step(environment.action_space.sample())
+"""
+
+
+def test_mujoco_warnings_go_to_stderr_and_not_to_a_log_file(tmp_path: Path) -> None:
+    """Deprecations of model files and versions are not shown: users of an environment cannot fix them."""
+    done = subprocess.run([sys.executable, "-c", UNSTABLE], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("MuJoCo: Nan, Inf or huge value in QPOS at DOF 1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mujoco_warning_handler_of_the_program_is_kept(tmp_path: Path) -> None:
+    code = "import mujoco, sys\nmujoco.set_mju_user_warning(lambda text: print('own', file=sys.stderr))\n" + UNSTABLE
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert set(done.stderr.splitlines()) == {"own"}
