@@ -173,7 +173,7 @@ def test_evaluate_with_0_episodes_or_without_the_plugins_of_the_run_raises(pendu
     with pytest.raises(InputError, match="episodes is 0"):
         score(trained, EvaluationConfig(episodes=0))
     trained = replace(trained, config=replace(trained.config, plugins=("not_imported_yet",)))
-    with pytest.raises(InputError, match="add --plugins not_imported_yet"):
+    with pytest.raises(InputError, match="--plugins not_imported_yet"):
         score(trained, EvaluationConfig(episodes=1))
 
 

@@ -79,7 +79,7 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
     monkeypatch.setattr(playing, "has_screen", lambda: True)
     monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     seed, target = own.config.evaluation.seed, expected.targets[0]
-    done = inline_cli("play", name, "--seed", str(seed), "--target_returns", str(target.target_return))
+    done = inline_cli("play", name, "--seed", str(seed), "--target_return", str(target.target_return))
     assert done.returncode == 0, done.stderr
     assert f"return {target.returns[0]:.1f}," in done.stdout.splitlines()[-1]
     monkeypatch.setattr(video, "draw", lambda environment: None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from decision_rnn.data.spec import TASKS
+from decision_rnn.data.spec import TASKS, DatasetSpec
 from decision_rnn.evaluation.statistics import (
     compare_seeds,
     compare_variants,
@@ -22,7 +22,9 @@ from decision_rnn.evaluation.statistics import (
 
 
 def test_normalised_scores_of_hopper_use_the_references_of_d4rl() -> None:
-    spec = TASKS["hopper"].spec("d4rl/hopper-medium-v2", "Hopper-v4", "")
+    returns = {"return_mean": 0.0, "return_sd": 1.0, "return_min": 0.0, "return_max": 1.0}
+    names = {"name": "hopper", "environment_id": "Hopper-v4", "comparable": "", "fingerprint": ""}
+    spec = DatasetSpec(**names, **returns, **TASKS["hopper"].scores(), spaces={})
     assert spec.normalised(np.array([3234.3, -20.272305])) == pytest.approx([100, 0])
     assert spec.normalised(1422.0) == pytest.approx(44.3, abs=0.05)  # published with D4RL's hopper-medium
 
