@@ -91,15 +91,6 @@ def reset_rows(state: State, initial: State, reset: Tensor) -> State:
     )
 
 
-def weight_matrices(module: nn.Module) -> set[nn.Parameter]:
-    """The weights of a module's linear and recurrent layers: what an optimiser of matrices, such as Muon, may take.
-
-    Other parameters with two dimensions, such as a convolution's taps, queries or peepholes, are tables of vectors.
-    """
-    layers = [part for part in module.modules() if isinstance(part, nn.Linear | nn.RNNBase)]
-    return {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
-
-
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """Turn autocast off on the device of x; without autocast nothing, which saves ten microseconds a step."""
     return torch.autocast(x.device.type, enabled=False) if torch.is_autocast_enabled(x.device.type) else nullcontext()
