@@ -5,11 +5,12 @@ objective is a name, or a dictionary of options that includes `name`. Options th
 resolve them where they are used.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from decision_rnn.agent import (
@@ -26,18 +27,17 @@ from decision_rnn.agent import (
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import (
-    AUTO,
     STRICT,
     Names,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
     TargetReturns,
-    describe_error,
-    parse_yaml,
+    convert,
     suggest,
 )
 from decision_rnn.utils.plugins import check_plugins
+from decision_rnn.utils.records import encode_targets
 from decision_rnn.utils.registry import Registry
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
@@ -76,8 +76,7 @@ class TrainingConfig:
             outlasts a segment (`backbone.init_half_life` is `context` or more; aaren's never fades), 1 otherwise.
         segment_start: Where segments begin: `anywhere` in the data, or with an `episode`.
         goal_relabeling: Which goals the agent is given in observations that have a `desired_goal`: `none` for those of
-            the data, or `hindsight` for what the episode went on to reach (`achieved_goal`). A return-to-go is then
-            minus the number of steps until the goal.
+            the data, or `hindsight` for what the episode went on to reach (`achieved_goal`).
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with a probability proportional to g^(k - 1). Default: 0.99 for agents conditioned on
             the time to a goal, 1 otherwise.
@@ -198,10 +197,10 @@ class RunConfig:
             architecture is the default, and its normalisation of observations and returns and its action box are kept.
         backbone: The sequence backbone; `--backbone NAME` selects it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
-        condition: What the agent is conditioned on; `--condition NAME` selects it. `none` is behaviour cloning.
+        condition: What the agent is conditioned on; `none` is behaviour cloning. Default: `return_to_go`, or with
+            `training.goal_relabeling hindsight` `time_to_goal`.
         agent: How histories become tokens.
-        objective: The training objective; `--objective NAME` selects it. Where it is left out, `gmm` for
-            agents conditioned on the time to a goal.
+        objective: The training objective. Default: `gmm` for agents conditioned on the time to a goal, otherwise `mse`.
         training: How the agent is trained.
         evaluation: How the agent is evaluated.
     """
@@ -295,7 +294,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
     """
     options = flatten(data)
     try:
-        check_plugins(validated(Names, options.get("plugins", ()), "plugins"), "it")
+        check_plugins(convert(options.get("plugins", ()), Names, "plugins"), "it")
         classes, known = section_classes(options), option_names(options)
         for key in options:
             if key not in known:
@@ -305,20 +304,15 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
             own = {key.partition(".")[2]: value for key, value in options.items() if key.startswith(f"{section}.")}
             if own or section not in ("condition", "objective"):  # whose defaults depend on other options
                 values.setdefault(section, _section(classes[section], section, own))
-        return validated(RunConfig, values)
+        return convert(values, RunConfig)
     except ValueError as error:  # also of checks in the classes of plugins
         raise InputError(f"{source}: {error}".removeprefix(": ")) from None
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """The full configuration as plain JSON values."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(entry) for key, entry in value.items()}
-        return [plain(entry) for entry in value] if isinstance(value, tuple) else "auto" if value == AUTO else value
-
-    return plain(asdict(config))
+    values: dict[str, Any] = encode_targets(asdict(config))
+    return values
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,10 +332,8 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys, overridden by others, of which a width and a number of parameters override each other too."""
-    sizes = {WIDTH, MATCH}
-    return {key: value for key, value in base.items() if not (key in sizes and sizes & overrides.keys())} | dict(
-        overrides
-    )
+    replaced = {WIDTH, MATCH} if {WIDTH, MATCH} & overrides.keys() else set()
+    return {key: value for key, value in base.items() if key not in replaced} | dict(overrides)
 
 
 def complete(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -371,26 +363,15 @@ def option_names(options: Mapping[str, Any]) -> list[str]:
 
 def _section(kind: type, section: str, options: dict[str, Any]) -> Any:
     """A section from its options; a backbone's width is found if they have `match_parameters`."""
-    parameters = options.pop("match_parameters", None)
-    if parameters is None:
-        return validated(kind, options, section)
-    if "width" in options:
-        raise InputError(f"{MATCH} finds the width. Leave {WIDTH} out.")
-    return validated(kind, asdict(match_parameters(kind, parse_count(parameters), **options)), section)
-
-
-def validated(kind: Any, values: Any, *section: str) -> Any:
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        raise InputError(describe_error(error, *section)) from None
+    if "match_parameters" in options:
+        number = parse_count(options.pop("match_parameters"))
+        if "width" in options:
+            raise InputError(f"{MATCH} finds the width. Leave {WIDTH} out.")
+        options = asdict(match_parameters(kind, number, **options))
+    return convert(options, kind, section)
 
 
 def parse_count(written: int | str) -> int:
     """600000, `600k` or `0.6M` as a number of parameters."""
-    text = str(written).strip()
-    scale = {"k": 1e3, "m": 1e6}.get(text[-1:].lower(), 1)
-    number = parse_yaml(text[:-1] if scale > 1 else text)
-    if not isinstance(number, int | float) or not 1 <= number * scale < 1e15:
-        raise InputError(f"{MATCH} must be a number of parameters, such as 600000, 600k or 0.6M, not {text!r:.100}")
-    return round(number * scale)
+    number, unit = re.fullmatch(r"\s*(.*?)([kM]?)\s*", str(written), re.IGNORECASE).groups()  # type: ignore[union-attr]
+    return round(convert(number, PositiveFloat, MATCH) * {"": 1, "k": 1e3, "m": 1e6}[unit.lower()])

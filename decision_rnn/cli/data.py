@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    parser = CommandParser("decision-rnn data", "Datasets.")
+    parser = CommandParser("decision-rnn data", "List, make, inspect, import, export or remove datasets.")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=CommandParser)
     parsers = {
         name: actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")

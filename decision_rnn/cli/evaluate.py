@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from decision_rnn.cli.parser import CommandParser, parse_as
+from decision_rnn.cli.parser import CommandParser, metavar_of, parse_as
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.utils.parsing import PositiveInt, options_of
@@ -27,7 +27,9 @@ def parser() -> CommandParser:
     text = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     parser.add_argument("run", help=text)
     for name, option in OPTIONS.items():
-        parser.add_argument(f"--{name}", type=parse_as(option.hint), metavar=name.upper(), help=option.help)
+        parser.add_argument(
+            f"--{name}", type=parse_as(option.hint), metavar=metavar_of(option.hint, name), help=option.help
+        )
     parser.add_argument("--output", type=Path, help="folder to write the result into, in place of the run's")
     text = "number of processes that play; the result does not depend on it (default: one per core)"
     parser.add_argument("--processes", type=parse_as(PositiveInt), help=text)

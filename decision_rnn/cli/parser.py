@@ -109,7 +109,7 @@ class CommandParser(argparse.ArgumentParser):
                     text = f"{options_of(RunConfig)[section].help} One of {', '.join(registry.names())}."
                 elif not section and name in (*SECTIONS, "dataset", "plugins"):
                     continue
-                metavar, text = _metavar(option.hint, name), text.replace("%", "%%")
+                metavar, text = metavar_of(option.hint, name), text.replace("%", "%%")
                 group.add_argument(f"--{key}", metavar=metavar, default=default, help=text)
             if section == "backbone":
                 group.add_argument(f"--{MATCH}", metavar="NUMBER", help=MATCH_HELP)
@@ -141,7 +141,7 @@ def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]
     return flatten(options), others
 
 
-def _metavar(kind: Any, name: str) -> str:
+def metavar_of(kind: Any, name: str) -> str:
     """The values of a literal, or the option's name in capitals."""
     choices = [value for part in (kind, *get_args(kind)) if get_origin(part) is Literal for value in get_args(part)]
     return f"{{{','.join(map(str, choices))}}}" if choices else name.upper()

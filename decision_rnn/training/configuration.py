@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.config import CHOICES, EvaluationConfig, flatten, overlay, to_dict, validated
+from decision_rnn.config import CHOICES, EvaluationConfig, flatten, overlay, to_dict
 from decision_rnn.training.checkpoint import load_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import convert
@@ -52,7 +52,7 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
 def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
     values = {name: plain(value) for name, value in overrides.items() if value is not None}
-    settings: EvaluationConfig = validated(EvaluationConfig, {**asdict(configured), **values})
+    settings: EvaluationConfig = convert({**asdict(configured), **values}, EvaluationConfig)
     if "window" in values and settings.inference != "window":
         raise InputError(
             f"window is {settings.window}, but inference is {settings.inference}. Pass inference='window'."

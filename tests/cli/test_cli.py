@@ -108,7 +108,7 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
     done = inline_cli(*command, "--backbone.match_parameters", "30k")
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "mlstm"]
+    assert [line.split("|")[1].strip() for line in table[2:4]] == ["minGRU", "mLSTM"]
     assert "warning: " not in done.stderr  # it would otherwise be printed once per run
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     widths = [entry["config"]["backbone"]["width"] for entry in comparison["variants"]]
