@@ -77,7 +77,8 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
     assert (config.condition.name, config.takes_target) == ("foreign", True)
 
     monkeypatch.setattr(playing, "has_screen", lambda: True)
-    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
+    for module in (video, playing):
+        monkeypatch.setattr(module, "watched_environment", lambda name, size=None: make_environment(name))
     seed, target = own.config.evaluation.seed, expected.targets[0]
     done = inline_cli("play", name, "--seed", str(seed), "--target_return", str(target.target_return))
     assert done.returncode == 0, done.stderr
