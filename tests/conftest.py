@@ -22,8 +22,8 @@ from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
-from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.episode import Episode
+from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin import recipes
@@ -76,7 +76,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
 @pytest.fixture
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
     """The store as what every dataset opens as, so that none collects a million steps."""
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    monkeypatch.setattr(StandinSource, "open", lambda source, name, path: store)
     return store
 
 

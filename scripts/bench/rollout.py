@@ -13,12 +13,12 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from decision_rnn.environments.environments import make_environment
 from measure import Row, compare, main
 from torch import Tensor
 
 from decision_rnn import load_agent
 from decision_rnn.agent import ActingState
-from decision_rnn.environments.environments import make_environment
 from decision_rnn.evaluation.actor import Actor, RecurrentActor, prepare_to_act
 from decision_rnn.evaluation.rollout import episode_groups, rollout
 from decision_rnn.utils.workers import default_processes
