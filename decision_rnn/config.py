@@ -227,6 +227,8 @@ class RunConfig:
             raise InputError("condition return_to_go needs goals of the data. Use time_to_goal or none.")
         if self.time_to_goal and not relabeled:
             raise InputError("condition time_to_goal needs training.goal_relabeling hindsight")
+        if self.time_to_goal and self.agent.conditioning == "token":  # before minutes are spent on the data
+            raise InputError("condition time_to_goal needs agent.conditioning adaln. Leave it out.")
         if self.time_to_goal and self.training.p_randomgoal:
             raise InputError("training.p_randomgoal needs condition none: the time to a random goal is not known")
 
