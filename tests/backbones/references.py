@@ -122,7 +122,7 @@ def rwkv(config, parameters, x, state, reset):
 
 def scrn(config, parameters, x, state, reset):
     h, s = state
-    a_p, r, b, c = (parameters[f"hidden.cell.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    a_p, r, b, c = (parameters[f"hidden.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     alpha, outputs = sigmoid(parameters["beta"]), []
     for t in range(x.shape[1]):
         h, s = before_step(h, reset, t), before_step(s, reset, t)
