@@ -78,7 +78,7 @@ def test_validation_file_is_read_beside_that_of_training(tmp_path: Path) -> None
     written(file.with_name(f"{file.stem}-val.npz"), **contents((5, 3)))
     seen = open_dataset(NAME).store
     held_out = open_dataset(f"{NAME}-val").store
-    assert (seen.episodes, held_out.episodes, held_out.episode_lengths.tolist()) == (3, 2, [4, 2])
+    assert (seen.num_episodes, held_out.num_episodes, held_out.episode_lengths.tolist()) == (3, 2, [4, 2])
     ogbench = pytest.importorskip("ogbench")
     _, theirs, validation = ogbench.make_env_and_datasets(NAME[8:], dataset_path=str(file))
     np.testing.assert_array_equal(seen.observations[:, :2], theirs["observations"])
@@ -91,7 +91,7 @@ def test_validation_episodes_are_those_after_the_training_ones(monkeypatch: pyte
     pytest.importorskip("ogbench.locomaze")
     monkeypatch.setitem(RECIPES, NAME, replace(RECIPES[NAME], episodes=20, length=15))
     training, validation = open_dataset(NAME).store, open_dataset(f"{NAME}-val").store
-    assert (training.episodes, validation.episodes) == (20, 2)
+    assert (training.num_episodes, validation.num_episodes) == (20, 2)
     play = RECIPES[NAME].player()
     for index, episode in enumerate(validation):
         np.testing.assert_array_equal(episode.observations, play(20 + index).observations.astype(np.float32))
