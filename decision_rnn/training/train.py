@@ -29,7 +29,7 @@ from decision_rnn.training.checkpoint import TrainedAgent, load_agent, load_trai
 from decision_rnn.training.configuration import output_folder, plain, run_keys, with_architecture
 from decision_rnn.training.prepare import prepare, restore, select_episodes
 from decision_rnn.training.run import Run
-from decision_rnn.training.run_files import checkpoints_of, last_checkpoint
+from decision_rnn.training.run_files import checkpoints_of, config_file, last_checkpoint
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, read_config, write_config
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
@@ -131,8 +131,8 @@ def train(
             given = {name: value for name, value in options.items() if value is not None}
             run_config = _configuration(run_keys(config | given, steps, "train()"), data, folder if resume else None)
             data = run_config.dataset if data is None else data
-        if folder is not None and not resume and rank() == 0:
-            check_new_run(folder)
+        if folder is not None and rank() == 0:
+            config_file(folder) if resume else check_new_run(folder)
         # The data are opened, and made if they are missing, only now that all keys have been checked.
         with first_process_first():
             dataset = as_dataset(data, environment_id, run_config.path, run_config.partial)

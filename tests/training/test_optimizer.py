@@ -20,7 +20,7 @@ def make_agent(backbone: str) -> tuple[DecisionAgent, TrainingConfig]:
     config = from_dict(keys, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
     condition = replace(config.condition_options, rtg_quantile=0.0)
-    return DecisionAgent(config.agent_options, config.backbone, spec, condition, config.objective), config.training
+    return DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options), config.training
 
 
 @pytest.mark.parametrize("backbone", registered_names())

@@ -12,7 +12,7 @@ from run_config import parse_run
 from decision_rnn import InputError
 from decision_rnn.agent import DecisionAgent, TrainingOutput
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
 from decision_rnn.training.run_folder import read_metrics
@@ -27,7 +27,7 @@ def two_stores(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeS
     last = np.arange(store.num_episodes) == store.num_episodes - 1
     held_out = store.select(last)
     seen = store.select(~last)
-    monkeypatch.setattr(Dataset, "open", lambda dataset: held_out if HELD_OUT in dataset.name else seen)
+    monkeypatch.setattr(StandinSource, "open", lambda source, name, path: held_out if HELD_OUT in name else seen)
     return held_out
 
 
@@ -57,7 +57,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
     others = ["--training.context", whole, "--training.tbptt_segments", "1", "--condition.rtg_quantile", "0"]
     config = configure("--validation", HELD_OUT, "--training.precision", "fp32", *others)
     agent = train(config, output=tmp_path / "run").agent.agent
-    episode = next(two_stores.read_episodes())
+    episode = two_stores[0]
     steps = torch.arange(two_stores.steps)[None]
     action = torch.from_numpy(episode.actions)[None]
     to_go = torch.from_numpy(episode.rewards[::-1].cumsum()[::-1].astype(np.float32))[None, :, None]
