@@ -21,7 +21,7 @@ from torch import Tensor
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.environments.playing import EPISODES_AT_ONCE
+from decision_rnn.environments.registry import EPISODES_AT_ONCE
 from decision_rnn.evaluation import evaluate as evaluate_module
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
