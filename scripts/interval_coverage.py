@@ -25,7 +25,6 @@ from decision_rnn.evaluation.aggregate import (
     compare_over_datasets,
     half_width,
     interquartile_mean,
-    performance_profile,
 )
 from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
@@ -181,26 +180,6 @@ def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
                    "width": width}  # fmt: skip
 
 
-def profiles(trials: int, generator: np.random.Generator) -> Iterator[Row]:
-    """Pointwise bands of the performance profile, averaged over thresholds where its true value is in 0.01 to 0.99."""
-    thresholds = np.arange(5.0, 130.0, 2.5)
-    for datasets, n in itertools.product((1, 3, 9), (3, 5, 10, 20)):
-        true = (suite("normal", datasets, 200_000, 1, generator)[0][..., None] > thresholds).mean(axis=(0, 1))
-        inside = (true > 0.01) & (true < 0.99)
-        weights = generator.multinomial(n, np.full(n, 1 / n), (RESAMPLES, datasets)) / n
-        percentiles, ours = [], []
-        for x in suite("normal", datasets, n, trials, generator):
-            above = (x[..., None] > thresholds[inside]).astype(float)
-            redrawn = np.einsum("rdi,dit->rt", weights, above, optimize=True) / datasets
-            percentiles.append(np.quantile(redrawn, TAILS, axis=0))
-            of = performance_profile(dict(enumerate(x)), thresholds[inside])
-            ours.append((of.low, of.high))
-        for name, ends in (("percentile bootstrap", percentiles), ("Wilson's", ours)):
-            low, high = np.moveaxis(np.array(ends), 1, 0)
-            coverage, width = covered(low, high, true[inside])
-            yield {"datasets": datasets, "seeds": n, "interval": name, "coverage": coverage, "width": width}
-
-
 def cell(row: Row) -> str:
     """Coverage, with the length in brackets; a length that results from dividing by zero is infinite."""
     width = row["width"]
@@ -294,13 +273,7 @@ named t where it is `given`: from {FEWEST_DATASETS} datasets and {FEWEST_RUNS} r
 
 Normal scores of equal variance. `compare_over_datasets` gives Newcombe's interval.
 
-{pivot(tables["probability of improvement"], ("datasets", "truth", "seeds"))}
-
-## The performance profile
-
-Normal scores on the datasets of the interquartile mean; mean over thresholds. `performance_profile` gives Wilson's.
-
-{pivot(tables["performance profile"], ("datasets", "seeds"))}"""
+{pivot(tables["probability of improvement"], ("datasets", "truth", "seeds"))}"""
 
 
 def main() -> None:
@@ -314,7 +287,6 @@ def main() -> None:
         "differences": (differences, few),
         "interquartile mean": (aggregates, few),
         "probability of improvement": (improvements, few),
-        "performance profile": (profiles, few),
     }
     tables = {name: list(make(count, np.random.default_rng(SEED))) for name, (make, count) in makers.items()}
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,6 @@ results/statistics.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
@@ -16,7 +15,6 @@ from decision_rnn.evaluation.statistics import (
     SeedScores,
     improvement_interval,
     probability_of_improvement,
-    share_interval,
 )
 
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
@@ -41,29 +39,6 @@ IMPROVEMENT_NOTE = (
     "results/statistics)"
 )
 """Describes the result of `compare_over_datasets` with an interval; printed beside it."""
-
-PROFILE_NOTE = (
-    "fraction of runs above a score, averaged over datasets, with a pointwise 95% band (which covered in 95% to 99% of "
-    "cases for normal scores: results/statistics)"
-)
-"""Describes the result of `performance_profile`; printed beside it."""
-
-
-@dataclass(frozen=True)
-class PerformanceProfile:
-    """The fraction of a variant's runs that score above each of several thresholds.
-
-    Attributes:
-        thresholds: (thresholds,) scores.
-        fractions: (thresholds,) fraction of the runs above, averaged over datasets.
-        low: (thresholds,) lower end of a pointwise 95% band.
-        high: (thresholds,) upper end of the band.
-    """
-
-    thresholds: np.ndarray
-    fractions: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 def interquartile_mean(scores: Scores) -> float:
@@ -146,24 +121,6 @@ def improvement_p_value(scores: Mapping[str, Scores], others: Mapping[str, Score
     excess = sum(probability_of_improvement(*pair) - 0.5 for pair in pairs)
     variance = sum((len(a) + len(b) + 1) / (12 * len(a) * len(b)) for a, b in pairs)
     return float(2 * stats.norm.sf(abs(excess) / np.sqrt(variance)))
-
-
-def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> PerformanceProfile:
-    """The fraction of runs above each threshold, averaged over datasets (Agarwal et al., 2021, equation 2).
-
-    The pointwise band combines the datasets' Wilson intervals as in `compare_over_datasets`. Wilson intervals have a
-    positive length even where all runs of a dataset are on one side of a threshold; those of the paper's percentile
-    bootstrap do not.
-
-    Args:
-        scores: Scores of the seeds by dataset; their number may differ.
-        thresholds: (thresholds,) scores.
-    """
-    points = np.asarray(thresholds, np.float64)
-    above = np.array([np.greater.outer(np.asarray(of), points).mean(axis=0) for of in scores.values()])
-    runs = np.array([len(of) for of in scores.values()])[:, None]
-    low, high = _mean_interval(above, *share_interval(above, runs))
-    return PerformanceProfile(points, above.mean(axis=0), low, high)
 
 
 def _mean_interval(estimates: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

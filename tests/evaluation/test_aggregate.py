@@ -13,7 +13,6 @@ from decision_rnn.evaluation.aggregate import (
     bootstrap_means,
     compare_over_datasets,
     interquartile_mean,
-    performance_profile,
 )
 from decision_rnn.evaluation.statistics import improvement_interval
 
@@ -77,9 +76,6 @@ def test_aggregates_accept_datasets_with_different_numbers_of_seeds() -> None:
     aggregate = aggregate_scores(scores)
     assert aggregate.score == pytest.approx(stats.trim_mean(np.concatenate(list(scores.values())), 0.25))
     assert aggregate.low < aggregate.score < aggregate.high
-    assert performance_profile(scores, [60.0]).fractions[0] == pytest.approx(
-        np.mean([np.mean([score > 60.0 for score in of]) for of in scores.values()])
-    )
 
 
 def test_compare_over_datasets_averages_the_probability_of_improvement() -> None:
@@ -104,22 +100,3 @@ def test_probability_of_improvement_is_half_for_equal_scores_and_one_for_always_
     sure = compare_over_datasets(scores, {name: of - 1000 for name, of in scores.items()})
     assert (sure.score, sure.high) == (1.0, 1.0)
     assert 0.8 < sure.low < 1.0
-
-
-def test_performance_profile_is_the_fraction_of_runs_above_each_threshold() -> None:
-    """Equation 2 of the paper, with Wilson's interval of each dataset by scipy."""
-    scores, thresholds = suite(9, 5), np.linspace(-10, 150, 33)
-    profile = performance_profile(scores, thresholds)
-    assert profile.thresholds.tolist() == thresholds.tolist()
-    for i, tau in enumerate(thresholds):
-        counts = [sum(score > tau for score in of) for of in scores.values()]
-        assert profile.fractions[i] == pytest.approx(sum(counts) / 45)
-        ends = [stats.binomtest(int(k), 5).proportion_ci(0.95, method="wilson") for k in counts]
-        below = math.sqrt(sum((k / 5 - end.low) ** 2 for k, end in zip(counts, ends, strict=True))) / 9
-        above = math.sqrt(sum((end.high - k / 5) ** 2 for k, end in zip(counts, ends, strict=True))) / 9
-        assert (profile.low[i], profile.high[i]) == pytest.approx(
-            (profile.fractions[i] - below, profile.fractions[i] + above)
-        )
-    assert (np.diff(profile.fractions) <= 0).all()
-    assert (profile.low >= -1e-12).all()
-    assert (profile.high <= 1 + 1e-12).all()
