@@ -30,7 +30,7 @@ LEARNING_STARTS = 10_000  # environment steps of uniform actions before the firs
 
 
 def actor_of(model: SAC) -> dict[str, Tensor]:
-    """The actor's tensors by their names in the file that `decision_rnn.data.standin.collection.Policy` reads."""
+    """The actor's tensors by their names in the file that `decision_rnn.data.standin.actors.Actor` reads."""
     actor = model.policy.actor
     layers = {
         "hidden.0": actor.latent_pi[0],

@@ -49,7 +49,7 @@ class Comparison(Record):
 
     def to_dataframe(self, episodes: bool = False) -> Any:
         """`table`, or `episode_table`, as a `pandas.DataFrame`."""
-        import pandas  # type: ignore[import-untyped]
+        import pandas
 
         return pandas.DataFrame(self.episode_table() if episodes else self.table())
 

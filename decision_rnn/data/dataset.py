@@ -11,7 +11,7 @@ import h5py
 import minari
 import numpy as np
 
-from decision_rnn.data.episode import Missing
+from decision_rnn.data.episode import Episode, Missing
 from decision_rnn.data.formats.d4rl import read_d4rl, read_header
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.formats.table import Columns, read_tables
@@ -148,7 +148,8 @@ def as_dataset(
         return data if partial == "keep" else open_dataset(data.name, data.path, partial)
     if name is not None:
         return open_dataset(name, path, partial)
-    settings, spaces = None, (None, None)
+    settings: dict[str, Any] | None = None
+    spaces: Sequence[gymnasium.Space[Any] | None] = (None, None)
     if isinstance(data, EpisodeStore):
         environment_id, settings = data.environment_id, data.source.get("environment_settings")
         spaces = data.observation_space, data.action_space
@@ -241,7 +242,7 @@ def import_log(
             if any(names != columns for _, names in headers):
                 raise InputError(f"{name}: the files have different columns. Import them as separate datasets.")
             environment_id = environment_id or next((named for named, _ in headers if named), None)
-            episodes = (
+            episodes: Iterable[Episode] = (
                 episode for file in logs for episode in read_d4rl(Path(file).expanduser(), notes, missing=missing)
             )
         else:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
-from minari_files import boxes, edit, publish, specification
+from minari_files import edit, publish, specification
 from run_config import parse_run
 
 from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.formats import minari
+from decision_rnn.data.formats.minari import write_minari
 from decision_rnn.data.info import format_info
 from decision_rnn.environments.settings import check_environment
 from decision_rnn.evaluation.evaluate import score
@@ -50,7 +50,7 @@ def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dataset = open_dataset("minari/reach/medium-v0")
-        store = dataset.open(progress=False)
+        store = dataset.store
     assert (store.num_episodes, store.environment_id) == (2, "FetchReachFlat-v4")
     np.testing.assert_array_equal(store.actions[: len(episodes[0].actions)], episodes[0].actions)
     assert store.source["requirements"] == ROBOTICS
@@ -61,7 +61,7 @@ def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: 
     ) as raised:
         check_environment(dataset.spec.environment_id, dataset.spec.requirements)
     assert len(str(raised.value).splitlines()) == 1
-    assert "gymnasium-robotics >= 1.3.1" in format_info(dataset.spec, store)
+    assert "gymnasium-robotics >= 1.3.1" in format_info(dataset)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_data_of_an_altered_environment_are_read_but_check_environment_raises(
     folder = publish("altered/random-v0", episodes, "Pendulum-v1")
     edit(folder, env_spec=specification("Pendulum-v1", **changes))
     dataset = open_dataset("minari/altered/random-v0")
-    store = dataset.open(progress=False)
+    store = dataset.store
     assert store.environment_id == "Pendulum-v1"
     spec = dataset.spec
     with pytest.raises(InputError, match=f"collected in Pendulum-v1 with {next(iter(changes))}.*id of its own"):
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    assert "id of its own" in format_info(spec, store)
+    assert "id of its own" in format_info(dataset)
     assert not (folders / "mark").exists()
 
 
@@ -97,10 +97,9 @@ def test_write_store_works_without_the_environment(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store = write_store("local/plant", episodes, environment_id="factory/Plant-v0")
-    spec = open_dataset("local/plant").spec
-    assert spec.environment_id == store.environment_id == "factory/Plant-v0"
-    text = format_info(spec, store)
-    assert "factory/Plant-v0 was not registered where this was written" in text
+    dataset = open_dataset("local/plant")
+    assert dataset.spec.environment_id == store.environment_id == "factory/Plant-v0"
+    text = format_info(dataset)
     assert "no environment 'factory/Plant-v0' here" in text
 
 
@@ -108,36 +107,29 @@ def test_write_store_works_without_the_environment(
 def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path, changes: dict[str, str]) -> None:
     edit(absent, env_spec=json.dumps(REACH | changes))
     dataset = open_dataset("minari/reach/medium-v0")
-    store, spec = dataset.open(progress=False), dataset.spec
-    minari.write_dataset(
-        "copy/reach-v0",
-        store,
-        environment_id=store.environment_id,
-        spaces=boxes(3, 1),
-        settings=spec.environment_settings,
-        metadata={"requirements": list(spec.requirements)},
-        source={},
-    )
+    store, spec = dataset.store, dataset.spec
+    write_minari("copy/reach-v0", store, spec)
     again = open_dataset("minari/copy/reach-v0")
-    assert again.open(progress=False).fingerprint == store.fingerprint
+    assert again.store.fingerprint == store.fingerprint
     assert (again.spec.environment_id, again.spec.requirements) == (spec.environment_id, spec.requirements)
     assert again.spec.environment_settings == spec.environment_settings
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [({}, "no environment 'FetchReachFlat-v4' here"), ({"id": "Pendulum-v1"}, "collected in Pendulum-v1 with kwargs")],
-)
-def test_train_works_without_the_environment_of_the_data_and_evaluate_raises(
-    absent: Path, tmp_path: Path, changes: dict[str, str], told: str
+@pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])
+def test_training_needs_no_environment_but_evaluation_does(
+    absent: Path, tmp_path: Path, changes: dict[str, str]
 ) -> None:
     edit(absent, env_spec=json.dumps(REACH | changes))
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
-    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], output=tmp_path / "run").agent
+    config = parse_run("test", ["minari/reach/medium-v0", *small])[0]
+    with pytest.raises(InputError, match=changes.get("id", REACH["id"])):
+        train(config, output=tmp_path / "evaluated")
+    unscored = replace(config, evaluation=EvaluationConfig(episodes=0))
+    trained = train(unscored, output=tmp_path / "run").agent
     spec = load_agent(last_checkpoint(tmp_path / "run")).provenance
     assert spec == trained.provenance
     assert (spec.environment_id, spec.requirements) == (changes.get("id", REACH["id"]), tuple(ROBOTICS))
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=changes.get("id", REACH["id"])):
         score(trained, EvaluationConfig(episodes=1))
 
 
@@ -147,7 +139,8 @@ def test_environment_registered_with_a_class_is_recognised_after_minari_export(
     """As environments in a user's own module are: JSON cannot name a class."""
     registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
-    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", spaces=boxes(3, 1), metadata={}, source={})
+    store = write_store("local/swing", episodes, environment_id="Swing-v0")
+    write_minari("swing/x-v0", store, open_dataset("local/swing").spec)
     spec = open_dataset("minari/swing/x-v0").spec
     assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

@@ -30,7 +30,12 @@ VALIDATION = "-val"
 
 
 def _recipe(task: str, kind: str) -> OGBenchRecipe:
-    settings = {"name": f"ogbench/{task}-{kind}-v0", "environment_id": environment_id(task), "task": task, "kind": kind}
+    settings: dict[str, Any] = {
+        "name": f"ogbench/{task}-{kind}-v0",
+        "environment_id": environment_id(task),
+        "task": task,
+        "kind": kind,
+    }
     if kind == "stitch":
         return MazeRecipe(**settings, episodes=5_000, length=200)
     if task == "pointmaze-giant":

@@ -56,9 +56,10 @@ def make(task: str, **settings: Any) -> Any:
     name, oracle = task.removesuffix(ORACLE), task.endswith(ORACLE)
     spec = gymnasium.spec(f"{name}-v0")
     if not task.startswith("pointmaze"):
-        kind = gymnasium.envs.registration.load_env_creator(spec.entry_point)
+        kind: Any = gymnasium.envs.registration.load_env_creator(str(spec.entry_point))
         actions = task_spaces(task)[1]
-        spec = replace(spec, entry_point=type(kind.__name__, (kind,), {"action_space": actions}))
+        entry_point: Any = type(kind.__name__, (kind,), {"action_space": actions})
+        spec = replace(spec, entry_point=entry_point)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no screen
         if oracle:
