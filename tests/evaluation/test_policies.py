@@ -13,7 +13,7 @@ from guide import example
 from made_policy import made_agent
 
 from decision_rnn.agent import CONDITIONS
-from decision_rnn.backbones import contract
+from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli import play as playing
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.environments.registry import make_environment
@@ -44,7 +44,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def forget() -> None:
         monkeypatch.delitem(sys.modules, "foreign")
-        monkeypatch.delitem(contract.BACKBONES.entries, "foreign")
+        monkeypatch.delitem(BACKBONES.entries, "foreign")
         monkeypatch.delitem(CONDITIONS.entries, "foreign")
 
     return forget

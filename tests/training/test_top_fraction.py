@@ -89,4 +89,5 @@ def test_cli_train_with_top_fraction_and_without_return_conditioning(
     (path,) = (tmp_path / "run" / "results").iterdir()
     result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
     assert result["config"]["top_fraction"] == 0.3
+    assert [target["target_return"] for target in result["targets"]] == [None]
     assert result["dataset"]["fingerprint"] == asdict(trained.provenance)["fingerprint"]
