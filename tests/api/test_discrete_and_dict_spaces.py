@@ -124,7 +124,7 @@ def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str
         np.testing.assert_allclose(exported, chosen, atol=1e-4)
 
     played = decision_rnn.record(run, f"test/{case}-v0", "local/played", episodes=6, progress=False).store
-    assert played.episodes == 6
+    assert played.num_episodes == 6
     assert played.episode_returns.mean() / 10 > -0.1 * spread(actions)
 
 
@@ -160,7 +160,7 @@ def test_number_that_is_not_finite_in_a_dict_is_named_by_its_key(
         run.actor()(broken)
     monkeypatch.setattr(Answer, "step", lambda self, action: (broken, 0.0, False, False, {}))
     with pytest.raises(InputError, match=r"observation.*entry 1 \(target, 1\) is nan"):
-        decision_rnn.record(best, "test/unsorted-v0", "local/broken", episodes=1, progress=False)
+        decision_rnn.record(lambda _: np.zeros(2), "test/unsorted-v0", "local/broken", episodes=1, progress=False)
 
 
 def test_sampled_actions_have_the_datas_frequencies_and_greedy_ones_the_most_frequent(tmp_path: Path) -> None:
