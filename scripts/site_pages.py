@@ -1,7 +1,7 @@
 """An MkDocs hook (mkdocs.yml) for the pages of the documentation that are not in docs/.
 
 README.md is the first page, CONTRIBUTING.md and CHANGELOG.md are pages too, and every README in results/ comes with the
-files it links to. The command-line and the configuration reference are made from the code. Links in Markdown work in
+files it links to. The references of the command line, the configuration and the backbones are made from the code. Links in Markdown work in
 the repository; here they are rewritten for the site.
 """
 
@@ -10,7 +10,7 @@ import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest import mock
@@ -28,6 +28,7 @@ TRY_IT, TRY_IT_PAGE = ROOT / "build/try-it", "browser.md"
 shows if it is there, and the page that links to it."""
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+BACKBONES_PAGE = "reference/backbones.md"
 HELP_COLUMNS = "80"
 WIDE = 1000
 """Pixels; pictures at least this wide, such as panels side by side, are too small to read on a phone."""
@@ -45,6 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, place, abs_src_path=str(path)))
     files.append(File.generated(config, "reference/cli.md", content=command_line_page()))
     files.append(File.generated(config, "reference/configuration.md", content=configuration_page()))
+    files.append(File.generated(config, BACKBONES_PAGE, content=backbones_page()))
     return files
 
 
@@ -133,17 +135,14 @@ def command_line_page() -> str:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words of every command with its own help, the program itself first."""
-    from bench import BENCHES
-
     from decision_rnn.cli.data import ACTIONS
     from decision_rnn.cli.main import COMMANDS
 
-    below: Mapping[str, Any] = {"data": ACTIONS, "bench": BENCHES}
     yield ()
     for name in COMMANDS:
         yield (name,)
-        for action in below.get(name, ()):
-            yield name, action
+        if name == "data":
+            yield from ((name, action) for action in ACTIONS)
 
 
 def help_of(words: tuple[str, ...]) -> str:
@@ -195,16 +194,32 @@ def configuration_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def backbones_page() -> str:
+    """Every backbone of the package, with the docstring of its module."""
+    from decision_rnn.backbones import BACKBONES
+
+    lines = [
+        "# Backbones",
+        "",
+        "Paper, equations and deviations of every layer, from the docstring of its module; what all have in common is in",
+        "[Deviations from the papers](../deviations.md). Options are in [Configuration](configuration.md#backbone).",
+    ]
+    for name, entry in sorted(BACKBONES.entries.items()):
+        if entry.cls.__module__.startswith("decision_rnn."):
+            lines += ["", f"## {name}", "", inspect.getdoc(inspect.getmodule(entry.cls)) or ""]
+    return "\n".join(lines) + "\n"
+
+
 def key_list(options: Iterable[Any], prefix: str = "") -> list[str]:
     """Keys as a definition list: name, default, and meaning."""
     lines: list[str] = []
     for option in options:
-        default = "Default: left out."
+        default = "" if "Default:" in option.help else "Default: left out."
         if option.default is inspect.Parameter.empty:
             default = "Required."
         elif option.default not in (None, ()):
             default = f"Default: `{written(option.default)}`."
-        lines += [f"`{prefix}{option.name}`", f":   {option.help} {default}", ""]
+        lines += [f"`{prefix}{option.name}`", f":   {option.help} {default}".rstrip(), ""]
     return lines
 
 

@@ -162,10 +162,11 @@ def pendulum() -> Callable[..., TrainedAgent]:
         config = from_dict({"dataset": "local/pendulum", **sections}, "test")
         torch.manual_seed(0)
         cap = torch.tensor([-150.0]) if rtg_quantile and not cloning else None
+        actions = Box(-2.0, 2.0, (1,))
         agent = DecisionAgent(
             config.agent,
             config.backbone,
-            agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_limit=cap),
+            agent_spec(torch.zeros(3), torch.ones(3), actions, return_scale=1000.0, rtg_limit=cap),
             config.condition_options,
         )
         returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}
@@ -178,7 +179,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
             comparable="ours",
             target_returns=(-200.0, -400.0),
             return_scale=1000.0,
-            spaces=described_spaces(Box(-np.inf, np.inf, (3,)), Box(-2.0, 2.0, (1,))),
+            spaces=described_spaces(Box(-np.inf, np.inf, (3,)), actions),
             fingerprint="f" * 64,
             notes=("some note",),
             **returns,

@@ -81,7 +81,9 @@ def test_messages_while_a_page_is_made_name_the_users_files(
     settings = replace(trained.config.evaluation, inference="window", window=7)
     windowed = replace(trained, config=replace(trained.config, evaluation=settings))
     write_page(tmp_path / "page", [Subject("mine", windowed, tmp_path)])
-    assert capsys.readouterr().err.startswith(f"{tmp_path / 'page' / 'policy.onnx'} carries its state")
+    message = capsys.readouterr().err
+    assert message.startswith("policy.onnx ")
+    assert "/" not in message  # such as the temporary folder in which the page is made
 
 
 def test_the_page_asks_for_nothing_outside_its_folder() -> None:
