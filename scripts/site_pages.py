@@ -1,8 +1,8 @@
 """An MkDocs hook (mkdocs.yml) for the pages of the documentation that are not in docs/.
 
 README.md is the first page, CONTRIBUTING.md and CHANGELOG.md are pages too, and every README in results/ comes with the
-files it links to. The references of the command line, the configuration and the backbones are made from the code. Links in Markdown work in
-the repository; here they are rewritten for the site.
+files it links to. The references of the command line, the configuration and the backbones are made from the code. Links
+in Markdown work in the repository; here they are rewritten for the site.
 """
 
 import contextlib
@@ -201,8 +201,8 @@ def backbones_page() -> str:
     lines = [
         "# Backbones",
         "",
-        "Paper, equations and deviations of every layer, from the docstring of its module; what all have in common is in",
-        "[Deviations from the papers](../deviations.md). Options are in [Configuration](configuration.md#backbone).",
+        "Paper, equations and deviations of every layer, from the docstring of its module. What all have in common is",
+        "in [Deviations from the papers](../deviations.md). Options are in [Configuration](configuration.md#backbone).",
     ]
     for name, entry in sorted(BACKBONES.entries.items()):
         if entry.cls.__module__.startswith("decision_rnn."):

@@ -31,7 +31,6 @@ SIZES = {
     },
     "play": {"--episodes": 1},
     "evaluate": {"--episodes": 1},
-    "bench": {"--rounds": 1, "--steps": 3, "--lengths": 5},
 }
 """Options of a command that are at most so large here, and are given where the page leaves them out."""
 SMALLER = {
@@ -42,7 +41,7 @@ SMALLER = {
     "for seed in range(30):": "for seed in range(6):",
 }
 """What stands in a page, and what is run in its place."""
-PROCESSES = ("compare", "report", "bench", "package", "play")
+PROCESSES = ("compare", "report", "package", "play")
 """Commands that start processes, need what those made, or take long: left to the slow tests."""
 
 RENDERS_NOT = "cannot render"
