@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from decision_rnn.agent import (
@@ -376,4 +376,6 @@ def _section(kind: type, section: str, options: dict[str, Any]) -> Any:
 def parse_count(written: int | str) -> int:
     """600000, `600k` or `0.6M` as a number of parameters."""
     number, unit = re.fullmatch(r"\s*(.*?)([kM]?)\s*", str(written), re.IGNORECASE).groups()  # type: ignore[union-attr]
-    return round(convert(number, PositiveFloat, MATCH) * {"": 1, "k": 1e3, "m": 1e6}[unit.lower()])
+    return round(
+        convert(number, Annotated[float, Field(gt=0, le=1e12)], MATCH) * {"": 1, "k": 1e3, "m": 1e6}[unit.lower()]
+    )

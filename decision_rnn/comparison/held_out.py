@@ -67,7 +67,7 @@ class HeldOutLoss:
         first, self.store = configs[0], store
         assert first.validation is not None
         carried = max(config.tbptt_segments for config in configs)
-        drawn = replace(first, training=replace(first.training, tbptt_segments=carried))
+        drawn = replace(first, training=replace(first.training, tbptt_segments=carried, precision="fp32"))
         self.validation = Validation(drawn, store, store.observation_space, torch.device("cpu"))
         episodes = self.validation.store
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
@@ -90,7 +90,8 @@ class HeldOutLoss:
         )
 
     def __call__(self, trained: TrainedAgent) -> float:
-        """The loss of an agent, or its squared error, on one thread, so that it is the same for any number of them."""
+        """The loss of an agent, or its squared error, in fp32 on one thread: the same on other machines, but for
+        rounding."""
         means = self._means(trained.config, trained)
         return means.get(f"validation_{self.record.measure}", means["validation_loss"])
 

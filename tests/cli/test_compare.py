@@ -1,6 +1,7 @@
 """The plan of `decision-rnn compare`: variants from options and files, controls, datasets; failed runs."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -214,9 +215,9 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     assert main(["compare", "--config", config, "--output", str(output)]) == 1
     printed = capfd.readouterr()
     assert "2 variants x 1 dataset x 1 seed: 2 runs, of which 0 are done; 1 at a time" in printed.out
-    assert "local-mine/bad-seed0 failed: of the last 10 steps no loss or gradient is finite" in printed.err
+    assert re.search("local-mine/bad-seed0 failed: .*learning_rate", printed.err)
     assert "Traceback" not in printed.err
-    assert "Failed: bad, seed 0: of the last 10 steps no loss or gradient is finite" in printed.out
+    assert re.search("Failed: bad, seed 0: .*learning_rate", printed.out)
     comparison = json.loads((output / "comparison.json").read_text())
     assert [cell["variant"] for cell in comparison["trials"]] == ["good"]
     assert [failed["variant"] for failed in comparison["failed"]] == ["bad"]

@@ -42,7 +42,7 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_fol
     assert of_policy.returncode == 0, of_policy.stderr
     ours_printed, its_printed = (done.stdout.partition("written to")[0].splitlines() for done in (of_run, of_policy))
     (limited,) = set(ours_printed) - set(its_printed)  # a file does not report what its agent saw
-    assert limited.startswith("auto: at every step the limit, at first ")
+    assert limited.startswith("auto: return-to-go limited")
     assert [line for line in ours_printed if line != limited] == its_printed
     (ours,), (its,) = (list((folder / "results").glob("*.json")) for folder in (run_folder, output))
     assert ours.name == its.name

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from guide import example
 
-from decision_rnn.backbones import contract
+from decision_rnn.backbones.config import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.utils.plugins import import_plugins
 
@@ -60,7 +60,7 @@ def command(
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         environments, modules = set(gymnasium.registry), set(sys.modules)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+            patch.setattr(BACKBONES, "entries", dict(BACKBONES.entries))
             patch.setattr(sys, "path", list(sys.path))
             done = inline_cli(*arguments)
         for name in set(gymnasium.registry) - environments:

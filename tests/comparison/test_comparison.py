@@ -283,12 +283,11 @@ def test_failed_run_is_listed_and_leaves_the_others(
     assert comparing(**asked).failed == ()
     training = {"learning_rate": 1e30, "precision": "fp32", "log_every": 1, "steps": 20}
     diverging = {"backbone": {"width": 16}, "training": training}
-    said = "of the last 10 steps no loss or gradient is finite"
     (failed,) = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging").failed
-    assert failed.error.startswith(said)
+    assert "training.learning_rate" in failed.error
     nothing = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging")
     assert (nothing.trials, len(nothing.failed)) == ((), 1)
-    assert said in str(nothing)
+    assert failed.error in str(nothing)
 
 
 @pytest.mark.parametrize(

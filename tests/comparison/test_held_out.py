@@ -63,7 +63,10 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
 def test_held_out_loss_is_over_the_same_segments_for_all(comparing: Compare, tmp_path: Path) -> None:
     """Every segment is one of two episodes, drawn with an unknown weight: the same for an agent that is trained, and in
     its own metrics validated, on the best episodes alone, or that carries no state."""
-    others: dict[str, Any] = {"best": {"top_fraction": 0.5}, "memoryless": {"backbone": "mlp"}}
+    others: dict[str, Any] = {
+        "best": {"top_fraction": 0.5, "training.precision": "fp32"},
+        "memoryless": {"backbone": "mlp"},
+    }
     comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
     held_out = open_dataset("local/held-out").store
     best = int(held_out.episode_returns.argmax())
@@ -129,7 +132,8 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
     """One held-out episode: all segments are it, in the runs' own metrics too. That none is played may be said."""
     write_store("local/one", pendulum_episodes(1)[:1])
     variants = {"plain": {}, "mixture": {"objective": "gmm"}, "chunk": {"objective": "action_chunk"}}
-    comparison = comparing(**{**WHOLE, "validation": "local/one"}, variants=variants, **{"evaluation.episodes": 0})
+    options = {"validation": "local/one", "training.precision": "fp32", "evaluation.episodes": 0}
+    comparison = comparing(**{**WHOLE, **options}, variants=variants)
     logged = {trial.variant: read_metrics(tmp_path / "runs" / trial.run)[-1] for trial in comparison.trials}
     for row in comparison.table():
         name = "validation_loss" if row["variant"] == "plain" else "validation_squared_error"
@@ -138,32 +142,24 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("keys", "named"),
     [
-        ({"validation": None}, r"local/mine has no environment.*--validation"),
-        ({"validation": "local/none"}, "there is no dataset local/none"),
-        ({"validation": "local/mine"}, "validation local/mine holds the episodes that are trained on"),
-        ({"validation": "local/wide"}, "validation local/wide has observations of 4 numbers, and local/mine of 3"),
-        ({"validation": "local/short"}, "has 3 steps, fewer than training.context 4"),
-        ({"datasets": "local/mine,local/played"}, "local/mine has no environment"),
+        ({"validation": None}, r"local/mine.*--validation"),
+        ({"validation": "local/none"}, "local/none"),
+        ({"validation": "local/mine"}, "validation local/mine"),
+        ({"validation": "local/wide"}, "local/wide.* 4.*local/mine 3"),
+        ({"validation": "local/short"}, "training.context 4"),
+        ({"datasets": "local/mine,local/played"}, "local/mine"),
         ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "variant b sets validation"),
-        (
-            {
-                "datasets": "local/choices",
-                "validation": "local/more-choices",
-                "variants": {"a": {}, "b": {"objective": "x"}},
-            },
-            "unknown objective",
-        ),
     ],
 )
-def test_impossible_comparison_of_held_out_losses_is_refused_in_a_sentence(
-    comparing: Compare, keys: dict[str, Any], message: str, tmp_path: Path
+def test_impossible_comparison_of_held_out_losses_is_refused(
+    comparing: Compare, keys: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     write_store("local/wide", [replace(of, observations=np.zeros((9, 4))) for of in pendulum_episodes(1)])
     write_store("local/short", [Episode(np.zeros((4, 3)), np.zeros((3, 1)), np.zeros(3), False, True)])
     write_store("local/played", pendulum_episodes(2), "Pendulum-v1")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=named):
         comparing(executor := Inline(), **{"validation": "local/held-out", **keys})
     assert executor.started == []
     assert not (tmp_path / "runs" / "local-mine").exists()
