@@ -46,6 +46,7 @@ class ActingLoop(ABC, Generic[State]):
         if env is not None:
             self._take_layout(env)
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
+        self._target = self._target_return  # (num_envs,) after the first call
         self._first: np.ndarray | None = None  # until the number of environments is known
 
     @abstractmethod
