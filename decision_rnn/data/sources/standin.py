@@ -8,7 +8,7 @@ from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
-from decision_rnn.data.standin.recipes import JOINED, RECIPES, REFERENCE_BUILDS, check_standin
+from decision_rnn.data.standin.recipes import JOINED, RECIPES, REFERENCE_BUILDS
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.utils.messages import bar, warn
 
@@ -26,9 +26,6 @@ class StandinSource(Source):
 
     def names(self) -> list[str]:
         return [f"standin/{name}" for name in REFERENCE_BUILDS]
-
-    def check(self, name: str) -> None:
-        check_standin(name)
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         comparable = "the data are a stand-in and the reference scores D4RL's: do not compare with papers"

@@ -14,7 +14,6 @@ from decision_rnn.data.cache import sha256_of
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.standin.actors import UNIFORM, MixturePlayer, weights_path
 from decision_rnn.environments.recipe import Recipe
-from decision_rnn.utils.errors import InputError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +119,3 @@ REFERENCE_BUILDS = {
     "walker2d-expert": ("a3e1ad5c0dd34a360a6e84658a7081aa920d72d3b2f63a9d9a1401f5e24d73db", 4826.6, 992.4),
 }
 """Every stand-in, without its prefix: fingerprint, mean return and mean length on the machine of results/standins."""
-
-
-def check_standin(name: str) -> None:
-    """InputError, with the nearest and all known names, if there is no stand-in of that full name."""
-    known = [f"standin/{build}" for build in REFERENCE_BUILDS]
-    if name not in known:
-        raise InputError(
-            f"unknown dataset {name!r}: {did_you_mean(name, known)}known are {', '.join(known)}; `decision-rnn data "
-            "list` names those of other sources"
-        )
