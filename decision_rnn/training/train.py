@@ -68,7 +68,7 @@ def train(
     Args:
         data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `local/mine`; a result of
             `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
-            `EpisodeData`), which are stored as a dataset `local/episodes-...` named by their contents. May be left out
+            `EpisodeData`), which are stored as a dataset `episodes/HASH` named by their contents. May be left out
             if the run in `output` is resumed. Or the `RunConfig` of the whole run.
         backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
             that of `init_from`.

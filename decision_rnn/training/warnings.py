@@ -59,7 +59,7 @@ def run_warnings(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -
     if limits := remark_on_time_limit(spec, config.evaluation):
         yield limits
     if config.takes_return:
-        targets = asked_returns(config.evaluation, spec, config)
+        targets = list(asked_returns(config.evaluation, spec, config))
         if config.evaluation.target_returns is None:
             # The data's best return is a target too, for reference: that few episodes reach it needs no warning.
             targets = [target for target in targets if target != spec.return_max]

@@ -220,7 +220,7 @@ def test_record_with_append_goes_on_with_the_next_seed(inside: Path) -> None:
         broken = Faulty(at_step(int(whole.episode_lengths[2]) + 5, unplug))
         record(push, broken, "local/piecewise", episodes=2, seed=7, progress=False, append=True)
     assert decision_rnn.open_dataset("local/piecewise").store.fingerprint == whole.fingerprint
-    with pytest.raises(InputError, match=r"local/piecewise.*MountainCarContinuous-v0.*Pendulum-v1"):
+    with pytest.raises(InputError, match=r"local/piecewise.*Pendulum-v1.*MountainCarContinuous-v0"):
         record(lambda observation: np.zeros(1), "Pendulum-v1", "local/piecewise", episodes=1, append=True)
 
 
@@ -232,7 +232,7 @@ def test_endless_environment_is_evaluated_as_long_as_the_data(inside: Path, monk
     assert run.agent.provenance.longest_episode == 40
     result = decision_rnn.evaluate("endless", -100, episodes=2, processes=1, progress=False)
     assert result.targets[0].length_mean == 40
-    assert any("2 of 2 episodes were cut after 40 steps, the longest in the data" in text for text in result.remarks)
+    assert any("2 of 2 episodes" in text and "40 steps" in text for text in result.remarks)
     result = decision_rnn.evaluate("endless", -100, episodes=2, max_episode_steps=7, processes=1, progress=False)
     assert result.targets[0].length_mean == 7
 
