@@ -35,7 +35,7 @@ from decision_rnn.backbones.contract import SequenceMixer, State, without_autoca
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.time_scales import FadingConfig
 
-CHUNK, TILE = 64, 4
+CHUNK = 64
 
 Planes = tuple[Tensor, Tensor]
 """The real and imaginary parts of a complex tensor."""
@@ -167,20 +167,15 @@ def _chunk(
 def _causal_product(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
     """sum_{r <= t} toeplitz[t, r] u_r over the steps r of t's own episode, (width, batch, time).
 
-    By tiles of `TILE` steps: what comes from earlier tiles passes the last step before the tile, and so is masked where
-    it enters and where it leaves, by the episode of that step; the product itself is the same for all rows.
+    Every episode of a row is a row of its own in the product, with zeros for the row's other episodes.
     """
-    s = u * toeplitz[:, :1, :1]
-    for lag in range(1, min(TILE, u.shape[2])):
-        same = (episode[:, lag:] == episode[:, :-lag]).to(u.dtype)
-        s = s + F.pad(u[..., :-lag] * same, (lag, 0)) * toeplitz[:, lag, :1, None]
-    far, tiles = toeplitz.tril(-TILE), [s[..., :TILE]]
-    for begin in range(TILE, u.shape[2], TILE):
-        tile, border = slice(begin, begin + TILE), episode[:, begin - 1, None]
-        before = u[..., :begin] * (episode[:, :begin] == border)
-        after = before @ far[:, tile, :begin].transpose(1, 2)
-        tiles.append(s[..., tile] + after * (episode[:, tile] == border))
-    return torch.cat(tiles, dim=2)
+    if not episode.any():
+        return u @ toeplitz.transpose(1, 2)
+    number = torch.arange(int(episode.max()) + 1, device=u.device)
+    rows, number = (number <= episode[:, -1:]).nonzero(as_tuple=True)
+    inside = (episode[rows] == number.unsqueeze(1)).to(u.dtype)
+    products = (u.index_select(1, rows) * inside) @ toeplitz.transpose(1, 2) * inside
+    return torch.zeros_like(u).index_add(1, rows, products)
 
 
 def _product(a: Planes, b: Planes) -> Planes:

@@ -8,6 +8,8 @@ A reset is a decay of zero: it cuts off the earlier state and its gradient alike
 """
 
 import functools
+import subprocess
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -39,9 +41,7 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
         a, b = a.float(), b.float()
     if reset is not None:
         a = a * keep_mask(reset, b.dtype.to_real())
-    a, initial = a.expand_as(b), initial.to(b.dtype)
-    kernels = _kernels(b)
-    return _LinearRecurrence.apply(a, b, initial) if kernels is None else kernels.linear_recurrence(a, b, initial, None)
+    return _LinearRecurrence.apply(a.expand_as(b), b, initial.to(b.dtype))
 
 
 def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
@@ -57,24 +57,26 @@ def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | No
     Returns:
         h: (batch, time, width).
     """
-    kernels = _kernels(preactivations)
-    if kernels is not None:
-        return kernels.gated_recurrence(preactivations, initial, reset, signed)
     keep = None if reset is None else keep_mask(reset, initial.dtype)
     return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed)
 
 
 def _kernels(x: Tensor) -> ModuleType | None:
     """The kernels for the device of x, if there are any."""
-    return _triton_kernels() if x.is_cuda else None
+    return _triton_kernels(x.device) if x.is_cuda else None
 
 
 @functools.cache
-def _triton_kernels() -> ModuleType | None:
-    """The Triton kernels, or None if Triton, which comes with torch's CUDA builds for Linux, is missing."""
+def _triton_kernels(device: torch.device) -> ModuleType | None:
+    """The Triton kernel, tried on one number; or None, with a warning, without Triton, which comes with torch's CUDA
+    builds for Linux, or without the C compiler and Python headers that Triton needs."""
+    one = torch.ones(1, 1, 1, device=device)
     try:
         from decision_rnn.backbones.ops import recurrence_triton
-    except ModuleNotFoundError:
+
+        recurrence_triton.states(one, one, one[0])
+    except (ImportError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+        warnings.warn(f"Recurrences run as slow loops on {device}, since Triton does not work: {error}", stacklevel=2)
         return None
     return recurrence_triton
 
@@ -97,10 +99,12 @@ class _LinearRecurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor) -> Tensor:
-        h = torch.empty_like(b, memory_format=torch.contiguous_format)
-        previous = initial
-        for a_t, b_t, h_t in zip(a.unbind(1), b.unbind(1), h.unbind(1), strict=True):
-            previous = torch.addcmul(b_t, a_t, previous, out=h_t)
+        if (kernels := _kernels(b)) is not None:
+            h = kernels.states(a, b, initial)
+        else:
+            h, previous = torch.empty_like(b, memory_format=torch.contiguous_format), initial
+            for a_t, b_t, h_t in zip(a.unbind(1), b.unbind(1), h.unbind(1), strict=True):
+                previous = torch.addcmul(b_t, a_t, previous, out=h_t)
         ctx.save_for_backward(a, h, initial)
         return h
 
@@ -126,13 +130,15 @@ class _GatedRecurrence(torch.autograd.Function):
         *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
         gate = torch.sigmoid(log_odds(gates))
         candidate = candidate if signed else positive(candidate)
-        h = torch.empty_like(gate, memory_format=torch.contiguous_format)
-        previous = initial
-        for t, (gate_t, candidate_t, h_t) in enumerate(
-            zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), strict=True)
-        ):
-            previous = previous if keep is None else previous * keep[:, t]
-            previous = torch.lerp(previous, candidate_t, gate_t, out=h_t)
+        if (kernels := _kernels(gate)) is not None:
+            decay = 1 - gate if keep is None else (1 - gate) * keep
+            h = kernels.states(decay, gate * candidate, initial)
+        else:
+            h, previous = torch.empty_like(gate, memory_format=torch.contiguous_format), initial
+            steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), strict=True)
+            for t, (gate_t, candidate_t, h_t) in enumerate(steps):
+                previous = previous if keep is None else previous * keep[:, t]
+                previous = torch.lerp(previous, candidate_t, gate_t, out=h_t)
         ctx.save_for_backward(gate, candidate, h, initial, keep, *(gates if len(gates) > 1 else ()))
         ctx.signed = signed
         return h
@@ -168,6 +174,8 @@ def _adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         a: The conjugate decay, (batch, time, width).
         grad: The gradient of the outputs, (batch, time, width).
     """
+    if (kernels := _kernels(grad)) is not None:
+        return kernels.adjoint(a, grad)
     d = torch.empty_like(grad, memory_format=torch.contiguous_format)
     a_next = d_next = torch.zeros_like(grad[:, 0])  # zero after the last step
     for a_t, grad_t, d_t in reversed(list(zip(a.unbind(1), grad.unbind(1), d.unbind(1), strict=True))):

@@ -1,6 +1,5 @@
 """The Triton kernels of the recurrence: triton_cases.py in the interpreter and on a GPU, if any; and compilation."""
 
-import inspect
 import itertools
 import os
 import subprocess
@@ -11,6 +10,12 @@ import pytest
 import torch
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from decision_rnn.backbones.ops import recurrence, recurrence_triton  # noqa: E402
+
 interpreted = pytest.mark.skipif(
     tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7), reason="an interpreter that fails with numpy 2.4"
 )
@@ -35,35 +40,29 @@ def test_triton_cases_pass_in_interpreter_and_on_cuda(where, cases):
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-LINEAR = [{"constant": c, "is_complex": z} for c, z in itertools.product([False, True], repeat=2)]
-GATED = [{"gates": 1, "positive": True}, {"gates": 2, "positive": True}]
-FORMS = [*LINEAR, *GATED, LINEAR[1] | {"time": 1}]  # Triton compiles an argument that is 1 as a constant
+FORMS = [*itertools.product([False, True], [False, True], ["i32"]), (False, False, "constexpr")]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("kernel", ["states_kernel", "adjoint_kernel"])
-def test_triton_kernels_compile_for_hopper_gpus(kernel, form, tmp_path, monkeypatch):
-    """To machine code, which needs no GPU; the interpreter does not detect what the compiler rejects."""
-    from triton import language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    from decision_rnn.backbones.ops import recurrence_triton
-
+@pytest.mark.parametrize(("backward", "is_complex", "time"), FORMS)
+def test_triton_kernel_compiles_for_hopper_gpus(backward, is_complex, time, tmp_path, monkeypatch):
+    """To machine code, which needs no GPU; the interpreter does not detect what the compiler rejects. Triton compiles a
+    time of 1 as a constant."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    function = getattr(recurrence_triton, kernel)
-    options = {"constant": False, "gates": 0, "positive": False, "is_complex": False, "resets": True}
-    options |= {"dtype": tl.float32, "channels": 128, **form}
-    numbers = {"time", "width"}
-    parameters = inspect.signature(function.fn).parameters
-    options = {name: value for name, value in options.items() if name in parameters}
-    signature = {}
-    for name in parameters:
-        if name in options:
-            signature[name] = "constexpr"
-        elif name in numbers or name.endswith(("_row", "_time")):
-            signature[name] = "i32"
-        else:
-            signature[name] = "*u8" if name == "reset" else "*fp32"
-    compiled = triton.compile(ASTSource(function, signature, options), target=GPUTarget("cuda", 90, 32))
-    assert compiled.asm["cubin"]
+    options = {"backward": backward, "is_complex": is_complex, "channels": 128}
+    signature = {"a": "*fp32", "b": "*fp32", "carry": "*fp32", "h": "*fp32", "time": time, "width": "i32"}
+    signature |= dict.fromkeys(options, "constexpr")
+    constants = options | ({"time": 1} if time == "constexpr" else {})
+    source = ASTSource(recurrence_triton.recurrence_kernel, signature, constants)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Failed to find C compiler"), subprocess.CalledProcessError(1, "gcc")])
+def test_loop_runs_where_triton_finds_no_compiler(error, monkeypatch):
+    """Triton compiles its launcher at the first call, by gcc with Python's headers."""
+
+    def states(a, b, initial):
+        raise error
+
+    monkeypatch.setattr(recurrence_triton, "states", states)
+    with pytest.warns(UserWarning, match="Triton"):
+        assert recurrence._triton_kernels.__wrapped__(torch.device("cpu")) is None

@@ -1,8 +1,9 @@
-"""Tests of the recurrence's Triton kernels, which test_recurrence_triton.py runs in a separate process: in Triton's
+"""Tests of the recurrence's Triton kernel, which test_recurrence_triton.py runs in a separate process: in Triton's
 interpreter on the CPU if TRITON_INTERPRET=1 was set before Triton was imported, else on CUDA. It selects them by the
 word `contract` in their names."""
 
 import os
+from functools import partial
 
 import properties
 import pytest
@@ -17,6 +18,21 @@ from decision_rnn.testing import TOLERANCES, assert_near, noise
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
 torch.backends.cudnn.allow_tf32 = False
+
+
+@pytest.fixture(autouse=True)
+def kernel_calls(monkeypatch):
+    """Use the kernel on every device, and count its calls; fails if a test does not call it."""
+    calls = []
+
+    def kernels(x):
+        calls.append(x.shape)
+        return recurrence_triton
+
+    monkeypatch.setattr(recurrence, "_kernels", kernels)
+    yield
+    assert calls
+
 
 SHAPES = [(1, 1, 1), (2, 5, 3), (1, 2, 129)]
 """Batch, time, width: one number, several rows, over two strips of channels."""
@@ -46,7 +62,7 @@ def values_and_gradients(run, leaves):
 
 
 def check(leaves, reset, tolerance):
-    found = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
+    found = values_and_gradients(lambda *parts: recurrence.linear_recurrence(*parts, reset), leaves)
     right = values_and_gradients(lambda *parts: references.linear_recurrence(*parts, reset), leaves)
     for name, part, twin, leaf in zip(("h", "a", "b", "initial"), found, right, [leaves[1], *leaves], strict=True):
         assert part.dtype == leaf.dtype
@@ -66,14 +82,7 @@ def test_kernel_values_and_gradients_equal_the_reference(dtype, constant, shape)
 def test_kernel_passes_gradcheck(dtype):
     leaves = [part.requires_grad_() for part in problem(dtype, False, 1, 2, 1)]
     reset = torch.tensor([[False, True]])
-    assert torch.autograd.gradcheck(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
-
-
-def test_second_derivative_of_the_kernel_is_refused():
-    leaves = [part.requires_grad_() for part in problem(torch.float64, False, 1, 2, 1)]
-    h = recurrence_triton.linear_recurrence(*leaves, None)
-    with pytest.raises(NotImplementedError, match="second derivatives"):
-        torch.autograd.grad(h.sum(), leaves, create_graph=True)
+    assert torch.autograd.gradcheck(lambda *parts: recurrence.linear_recurrence(*parts, reset), leaves)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
@@ -86,18 +95,16 @@ def test_kernel_accepts_any_memory_layout(dtype):
         lambda x: torch.cat([x, x], dim=-1)[..., : x.shape[-1]],
         lambda x: torch.cat([x, x], dim=1)[:, : x.shape[1]],
     ]
-    right = recurrence_triton.linear_recurrence(a, b, initial, reset)
+    right = recurrence.linear_recurrence(a, b, initial, reset)
     for layout in layouts:
-        found = recurrence_triton.linear_recurrence(
-            layout(a), layout(b), layout(initial), layout(reset[..., None])[..., 0]
-        )
+        found = recurrence.linear_recurrence(layout(a), layout(b), layout(initial), layout(reset[..., None])[..., 0])
         assert torch.equal(found, right)
     one = a[:, :1].expand_as(a)
-    found = recurrence_triton.linear_recurrence(one, b, initial, reset)
-    assert torch.equal(found, recurrence_triton.linear_recurrence(one.contiguous(), b, initial, reset))
+    found = recurrence.linear_recurrence(one, b, initial, reset)
+    assert torch.equal(found, recurrence.linear_recurrence(one.contiguous(), b, initial, reset))
     summed, weighted = (x.clone().requires_grad_() for x in (b, b))
-    recurrence_triton.linear_recurrence(a, summed, initial, reset).real.sum().backward()
-    h = recurrence_triton.linear_recurrence(a, weighted, initial, reset)
+    recurrence.linear_recurrence(a, summed, initial, reset).real.sum().backward()
+    h = recurrence.linear_recurrence(a, weighted, initial, reset)
     (h.real * torch.ones_like(h.real)).sum().backward()
     assert torch.equal(summed.grad, weighted.grad)
 
@@ -105,9 +112,9 @@ def test_kernel_accepts_any_memory_layout(dtype):
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 def test_kernel_computes_half_precision_in_float32(half):
     a, b, initial = (part.to(half) for part in problem(torch.float64, False, 2, 6, 3))
-    narrow = values_and_gradients(lambda a, b: recurrence_triton.linear_recurrence(a, b, initial, None), [a, b])
+    narrow = values_and_gradients(lambda a, b: recurrence.linear_recurrence(a, b, initial, None), [a, b])
     wide = values_and_gradients(
-        lambda a, b: recurrence_triton.linear_recurrence(a, b, initial.float(), None), [a.float(), b.float()]
+        lambda a, b: recurrence.linear_recurrence(a, b, initial.float(), None), [a.float(), b.float()]
     )
     assert narrow[0].dtype == torch.float32
     assert torch.equal(narrow[0], wide[0])
@@ -120,12 +127,10 @@ def test_kernel_accepts_an_empty_batch():
     a, b, initial = problem(torch.float64, False, 0, 4, 3)
     assert [
         len(part)
-        for part in values_and_gradients(
-            lambda *parts: recurrence_triton.linear_recurrence(*parts, None), (a, b, initial)
-        )
+        for part in values_and_gradients(lambda *parts: recurrence.linear_recurrence(*parts, None), (a, b, initial))
     ] == [0, 0, 0, 0]
     constant = problem(torch.float64, True, 0, 4, 3)
-    *_, grad_a, _, _ = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, None), constant)
+    *_, grad_a, _, _ = values_and_gradients(lambda *parts: recurrence.linear_recurrence(*parts, None), constant)
     assert torch.equal(grad_a, torch.zeros(3, dtype=torch.float64))
 
 
@@ -133,54 +138,30 @@ def test_kernel_does_not_modify_its_arguments():
     parts, reset = problem(torch.complex128, False, 2, 6, 3), resets(2, 6)["some"]
     kept = [part.clone() for part in (*parts, reset)]
     leaves = [part.requires_grad_() for part in parts]
-    recurrence_triton.linear_recurrence(*leaves, reset).real.sum().backward()
+    recurrence.linear_recurrence(*leaves, reset).real.sum().backward()
     for part, right in zip((*parts, reset), kept, strict=True):
         assert torch.equal(part, right)
 
 
-# The gates' kernels, against the loops of minGRU and minLSTM, which are tested against their equations themselves
-
-
-def gated(name, dtype, batch, time, width, scale):
-    parts = {"mingru": 2, "minlstm": 3}[name]
-    return [noise(batch, time, parts * width, seed=1).to(dtype) * scale, noise(batch, width, seed=2).to(dtype)]
-
-
 @pytest.mark.parametrize("scale", [1, 60])
-@pytest.mark.parametrize("candidate", ["positive", "signed"])
-@pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, scale):
-    """With scale 60, gates underflow in float32."""
-    signed = candidate == "signed"
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("gates", [1, 2])
+def test_kernel_of_gated_recurrence_equals_the_loop(gates, signed, scale, monkeypatch):
+    """The loop is tested against the papers' equations; with scale 60, gates underflow in float32."""
     for dtype, tolerance in TOLERANCES.items():
-        leaves = gated(name, dtype, 2, 4, 3, scale)
-        for key in ("absent", "some"):
-            reset = resets(2, 4)[key]
-            found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
-            wide = [part.double() for part in leaves]
-            begins = reset
-            right = values_and_gradients(lambda *p: recurrence.gated_recurrence(*p, begins, signed), wide)  # noqa: B023
+        leaves = [noise(2, 4, (gates + 1) * 3, seed=1).to(dtype) * scale, noise(2, 3, seed=2).to(dtype)]
+        for reset in resets(2, 4).values():
+            run = partial(recurrence.gated_recurrence, reset=reset, signed=signed)
+            found = values_and_gradients(run, leaves)
+            with monkeypatch.context() as patch:
+                patch.setattr(recurrence, "_kernels", lambda x: None)
+                right = values_and_gradients(run, [part.double() for part in leaves])
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
 
 
-def test_gates_kernel_computes_bfloat16_in_float32():
-    """Read and written as bfloat16, computed in float32."""
-    preactivations, initial = gated("mingru", torch.bfloat16, 2, 6, 3, 1)
-    initial = initial.float()
-    narrow = values_and_gradients(
-        lambda p: recurrence_triton.gated_recurrence(p, initial, None, False), [preactivations]
-    )
-    wide = values_and_gradients(
-        lambda p: recurrence_triton.gated_recurrence(p, initial, None, False), [preactivations.float()]
-    )
-    assert torch.equal(narrow[0], wide[0])
-    assert narrow[1].dtype == torch.bfloat16
-    assert_near(narrow[1], wide[1], 2**-7, "gradient")
-
-
-# The contract, with the kernels substituted in the mixers
+# The contract
 
 QUICK = [
     testing.gradients_agree,
@@ -197,13 +178,5 @@ QUICK = [
     [Subject("mingru"), Subject("minlstm", {"candidate": "signed"}), Subject("lru", {"state_size": 6})],
     ids=str,
 )
-def test_mixers_with_kernels_keep_the_contract(subject, check, monkeypatch):
-    asked = []
-
-    def kernels(x):
-        asked.append(x)
-        return recurrence_triton
-
-    monkeypatch.setattr(recurrence, "_kernels", kernels)
+def test_mixers_with_the_kernel_keep_the_contract(subject, check):
     check(subject)
-    assert asked
