@@ -19,7 +19,7 @@ from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Ro
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.dataset import Dataset, full_name, open_dataset
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
@@ -228,6 +228,7 @@ class Plan:
             config = replace(variant.config, dataset=name)
             try:
                 select_episodes(config, store)
+                observation_index(config.observation.mask, store.environment_id)
                 agent = DecisionAgent(
                     config.agent, config.backbone, spec, config.condition_options, config.objective_options
                 )

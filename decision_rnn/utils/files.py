@@ -162,6 +162,7 @@ def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
     Raises:
         InputError: Immediately, if another process does the same work there or the folder cannot be created.
     """
+    missing_parents = [parent for parent in folder.absolute().parents if not parent.exists()]
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / lock, wait=False))
@@ -175,3 +176,5 @@ def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
             with contextlib.suppress(OSError):  # other processes may write there
                 if os.listdir(folder) == [f".{lock}.lock"]:
                     shutil.rmtree(folder)
+                    for parent in missing_parents:
+                        parent.rmdir()

@@ -205,7 +205,7 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
         ({"datasets": "local/a,local/b", "path": "x"}, "path is the file of one dataset"),
         ({"datasets": "hopper-medium", "evaluation.episodes": 0}, r"evaluation\.episodes is 0"),
         ({"checkpoint_episodes": -1}, "checkpoint_episodes"),
-        ({"plugins": ["not_imported_yet"]}, "add --plugins not_imported_yet"),
+        ({"plugins": ["not_imported_yet"]}, "--plugins not_imported_yet"),
         ({"seeds": 0}, "must be at least 1"),
         ({"ray_address": "auto"}, "--ray_address is for --executor ray"),
         *(
@@ -229,7 +229,7 @@ def test_invalid_variants_datasets_or_options_are_refused(
         ({"training": {"context": 41}}, "40 steps, fewer than training.context 41"),
         (
             {"top_fraction": 0.2, "training": {"context": 9}},
-            "impossible cannot be trained on local/mine: top_",
+            "impossible .*local/mine.*top_fraction",
         ),
     ],
 )
@@ -247,9 +247,9 @@ def test_impossible_run_is_refused_before_any_starts(
         (
             "local/poles",
             {"variants": {"fine": {}, "critic": {"objective": "action_chunk"}}},
-            r"critic cannot be trained on local/poles: .* Discrete\(2\), where it needs a Box:",
+            r"critic .*local/poles.* Box.* Discrete\(2\)",
         ),
-        ("local/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective MSE gives no"),
+        ("local/mine", {"evaluation.actions": "sampled"}, r"narrow .*local/mine.*evaluation\.actions"),
     ],
 )
 @pytest.mark.usefixtures("mine")
@@ -340,7 +340,7 @@ def test_trial_has_the_loss_and_costs_of_the_run(
     # Target, return-to-go, action, timestep, and the hidden state of the only layer.
     assert trial.state_bytes == 4 + 4 + 4 + 8 + 4 * 16
     assert np.isfinite(trial.action_microseconds)
-    linear = [module.weight for module in timed[-1].modules() if isinstance(module, torch.nn.Linear)]
+    linear = [module.weight for module in timed[-1].agent.modules() if isinstance(module, torch.nn.Linear)]
     assert linear
     assert all(weight.t().is_contiguous() for weight in linear)
 
@@ -367,7 +367,7 @@ def test_compare_takes_episodes_in_memory(tmp_path: Path, monkeypatch: pytest.Mo
         **named,
     )
     (trial,) = comparison.trials
-    assert trial.dataset.startswith("local/episodes-")
+    assert trial.dataset.startswith("episodes/")
     assert f"datasets=['{trial.dataset}']" in comparison.command
 
 
