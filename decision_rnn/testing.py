@@ -172,7 +172,7 @@ def resets_isolate(case: MixerCase) -> None:
     """A reset cuts off earlier steps and the state before, in value and in gradient, to the last bit."""
     module, reset = case.build(), mask("once in every row")
     later = (reset.cumsum(1) > 0).unsqueeze(2)
-    x, state = (part for part in case.inputs(module))
+    x, state = case.inputs(module)
     for mode in (forward, steps):
 
         def run(x: Tensor, state: State) -> Result:
@@ -221,7 +221,8 @@ def bfloat16(case: MixerCase) -> None:
         with torch.autocast(x.device.type, torch.bfloat16):
             y, after = mode(module, x, state, reset)
         for name, value in named((y, after)).items():
-            assert_near(value, right[name], 0.03, f"{mode.__name__}, {name}", lambda name=name: close[name])
+            rounded = functools.partial(close.__getitem__, name)
+            assert_near(value, right[name], 0.03, f"{mode.__name__}, {name}", rounded)
         for i, part in enumerate(after):
             wide = part.dtype == torch.float32 or not part.is_floating_point()
             require(wide, f"{mode.__name__}: part {i} of the state is {part.dtype}: it must stay torch.float32")
@@ -281,12 +282,14 @@ def check_mixer(
         make: Callable[[], Any] = functools.partial(copy.deepcopy, mixer)
     else:
         if isinstance(mixer, str):
-            config = config or registered(mixer).config(width=width)
+            config = config or registered(mixer).config(name=mixer, width=width)
             mixer = registered(mixer).cls
         if isinstance(mixer, type):
             classes = {entry.cls: entry.config for entry in BACKBONES.entries.values()}
-            of_class = next((classes[base] for base in mixer.__mro__ if base in classes), None)
-            config = config or (of_class(width=width) if of_class else BackboneConfig(name="mixer", width=width))
+            registered_config: Any = next((classes[base] for base in mixer.__mro__ if base in classes), None)
+            config = config or (
+                registered_config(width=width) if registered_config else BackboneConfig(name="mixer", width=width)
+            )
             mixer, width = functools.partial(mixer, config), config.width
         make = lambda: add_noise(mixer())  # noqa: E731
     case = MixerCase(make=make, width=width, tolerances=tolerances, remembers=bool(make().initial_state(1)))

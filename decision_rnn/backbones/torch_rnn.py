@@ -1,5 +1,7 @@
 """GRU, LSTM and RNN by torch's recurrent layers, between the steps at which episodes begin."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +18,8 @@ class TorchRNN(SequenceMixer):
     Args:
         cell: The layer, batch first.
     """
+
+    cell: Any
 
     def __init__(self, cell: nn.RNNBase) -> None:
         super().__init__()
