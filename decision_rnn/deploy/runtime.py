@@ -4,7 +4,7 @@ A policy's file is an ONNX model of one step of the agent. Its metadata:
 
     decision_rnn_format    version of this format
     decision_rnn           JSON: environment, layout of the state, default target return, training, scores, versions
-    decision_rnn_sha256    checksum of the file up to this value, its last 64 bytes; in format 1 of other parts
+    decision_rnn_sha256    checksum of the file up to this value, its last 64 bytes
 """
 
 import hashlib
@@ -79,13 +79,13 @@ class Policy(ActingLoop[State]):
         self._session = _session(data, source)
         entries = self._session.get_modelmeta().custom_metadata_map
         version = entries.get(FORMAT_KEY)
-        if version not in ("1", FORMAT):
+        if version != FORMAT:
             raise InputError(
                 f"{source} is not a policy of decision-rnn, or of another version (its metadata's {FORMAT_KEY} is "
                 f"{version!r:.20}): name a file that `decision-rnn export` wrote, or export it again"
             )
         try:
-            if version == FORMAT and entries[DIGEST_KEY] != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
+            if entries[DIGEST_KEY] != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
                 raise ValueError("the checksum does not fit")
             self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
             self._set_layout()

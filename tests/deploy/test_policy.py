@@ -19,14 +19,6 @@ from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
 ENVIRONMENTS = 1000
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-ACTIONS_OF_0_2 = [
-    [[0.5364009, -0.5194014, -0.3624119], [0.6622357, -0.1882469, -0.5135482]],
-    [[0.5435479, -0.5972739, -0.1751323], [0.4981407, -0.6507171, 0.1422785]],
-    [[0.3580427, -0.7416078, 0.1157388], [0.6068854, -0.7005427, -0.1935529]],
-    [[0.5379493, -0.3113309, -0.4841128], [0.5847878, -0.2650907, -0.3114493]],
-    [[0.6166824, -0.4290158, -0.3528587], [0.5771316, -0.0888011, -0.3728484]],
-]
 
 
 def test_policy_in_many_environments_acts_as_in_each_alone(policy_path: Path) -> None:
@@ -102,18 +94,6 @@ def test_copied_or_pickled_policy_starts_without_state(policy_path: Path) -> Non
     policy.act(np.zeros(11), 1.0)
     for other in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
         np.testing.assert_array_equal(other.act(np.ones(11)), first)
-
-
-def test_policy_exported_by_version_0_2_acts_as_it_did() -> None:
-    """The expected actions are those of the runtime of version 0.2."""
-    policy = Policy.load(FIXTURES / "policy-0.2.onnx")
-    generator = np.random.default_rng(0)
-    policy.reset([3600.0, 500.0])
-    for t, expected in enumerate(ACTIONS_OF_0_2):
-        if t == 3:
-            policy.reset(done=[False, True])
-        actions = policy.act(generator.normal(size=(2, 11)), generator.normal(size=2))
-        np.testing.assert_allclose(actions, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
