@@ -48,10 +48,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests that name no cache of their own write into this one."""
+def no_folders_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests that name no folders of their own write into these."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DECISION_RNN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        for name in ("DECISION_RNN_CACHE", "DECISION_RNN_DATA"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         yield
 
 

@@ -9,7 +9,6 @@ import pytest
 import decision_rnn
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.utils.errors import InputError
 
 SMALL = {
     "backbone": {"name": "mingru", "width": 16, "layers": 1},
@@ -142,8 +141,3 @@ def test_actions_outside_the_box_are_clipped_to_it_in_training(tmp_path: Path):
         agents.append(run.actor(0.0))
     first, second = (agent(np.ones(2)) for agent in agents)
     np.testing.assert_array_equal(first, second)
-
-
-def test_the_former_key_actions_is_refused_with_the_reason():
-    with pytest.raises(InputError, match=r"actions is no key any more.*clipped"):
-        decision_rnn.train("hopper-medium", actions="clip")

@@ -134,9 +134,10 @@ def test_training_needs_no_environment_but_evaluation_does(
 
 
 def test_environment_registered_with_a_class_is_recognised_after_minari_export(
-    episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
+    episodes: list[Episode], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As environments in a user's own module are: JSON cannot name a class."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
     registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
     store = write_store("local/swing", episodes, environment_id="Swing-v0")

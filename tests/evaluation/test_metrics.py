@@ -114,7 +114,7 @@ def test_table_and_tensorboard_show_every_metric(judged: Make) -> None:
     scalars = result.scalars("evaluation")
     for row, target in zip(rows, result.targets, strict=True):
         mean, sd = target.metrics["energy"].mean, target.metrics["energy"].sd
-        assert f" {mean:.4g} ± {sd:>6.4g} " in row
+        assert f" {mean:.4g} ± {sd:.4g} " in row
         assert scalars[f"evaluation/energy_at_{target.target_return:g}"] == mean
 
 

@@ -130,7 +130,7 @@ def test_default_return_is_the_first_evaluation_target(
     monkeypatch.setattr(packaging, "film", film)
     (tmp_path / "packaged").mkdir()
     packaging.write_package(tmp_path / "packaged", trained, [], "agent", shipped=True)
-    monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
+    monkeypatch.setattr("decision_rnn.cli.play.film", film)
     assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
     assert filmed == [-350, -350]
     first, own, of_the_dataset = (EnvironmentActor(trained, target)(np.ones(3)) for target in (None, -350, -200))
