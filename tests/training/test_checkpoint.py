@@ -221,7 +221,7 @@ def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
     make(store, 1, run=run)
     folder = last_checkpoint(run)
     describe(folder, plugins=["hostile"])
-    with pytest.raises(InputError, match=r"config\.json: it needs the plugin hostile, whose code is not run"):
+    with pytest.raises(InputError, match=r"config\.json.*--plugins hostile"):
         load_agent(folder)
     assert not hostile.exists()
     assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)
