@@ -1,21 +1,11 @@
-"""The task of an agent: its spaces and statistics of its data, the encoder of observations, the scale of actions.
-
-Observations and actions are flat rows of numbers, as `data.layouts.Layout` lays them out.
-"""
+"""The task of an agent: its spaces and statistics of its data."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
-from torch import Tensor, nn
-
-from decision_rnn.data.layouts import Layout
-from decision_rnn.utils.errors import InputError, one_line
-
-MIN_STD = 1e-3
-"""Smallest scale of an observation entry, so that entries constant in the data do not magnify small deviations."""
+from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,78 +68,3 @@ def agent_spec(
         observation_std=std,
         **options,
     )
-
-
-class Encoder(nn.Module):
-    """Selects and normalises the observation entries that the agent reads: (..., entries) -> (..., features)."""
-
-    index: Tensor | None
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, spec: AgentSpec) -> None:
-        super().__init__()
-        self.features = len(spec.observation_mean)
-        self.register_buffer("index", spec.observation_index)
-        self.register_buffer("mean", spec.observation_mean.float())
-        self.register_buffer("std", spec.observation_std.float().clamp_min(MIN_STD))
-
-    def forward(self, observation: Tensor) -> Tensor:
-        if self.index is not None:
-            observation = observation.index_select(-1, self.index)
-        return (observation - self.mean) / self.std
-
-
-class BoxScale(nn.Module):
-    """Maps actions from [-1, 1] to a bounded Box and back. An entry whose bounds are equal is constant in the Box and
-    0 in [-1, 1].
-
-    Raises:
-        InputError: If a bound is not finite.
-    """
-
-    low: Tensor
-    high: Tensor
-    center: Tensor
-    radius: Tensor
-
-    def __init__(self, space: gymnasium.spaces.Box) -> None:
-        super().__init__()
-        low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
-        if not (high - low).isfinite().all():
-            raise InputError(f"the actions are {one_line(space)}, but agents need finite bounds")
-        # Not stored with the weights: the description of a checkpoint has the space.
-        self.register_buffer("low", low, persistent=False)
-        self.register_buffer("high", high, persistent=False)
-        self.register_buffer("center", low / 2 + high / 2, persistent=False)
-        self.register_buffer("radius", torch.where(low < high, high / 2 - low / 2, 1.0), persistent=False)
-
-    def forward(self, action: Tensor) -> Tensor:
-        """From [-1, 1] to the Box, clipped to it."""
-        return (action * self.radius + self.center).clamp(self.low, self.high)
-
-    def normalise(self, action: Tensor) -> Tensor:
-        """From the Box to [-1, 1], clipped to it, as environments clip."""
-        return ((action - self.center) / self.radius).clamp(-1, 1)
-
-
-class OneHotScale(nn.Module):
-    """Passes one-hot vectors of discrete actions through."""
-
-    radius: Tensor
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.register_buffer("radius", torch.ones(size), persistent=False)
-
-    def forward(self, action: Tensor) -> Tensor:
-        return action
-
-    def normalise(self, action: Tensor) -> Tensor:
-        return action
-
-
-def action_scale(space: gymnasium.Space) -> BoxScale | OneHotScale:
-    """The scale of an action space; InputError for a space in which agents cannot act."""
-    size = Layout.of_actions(space).size
-    return BoxScale(space) if isinstance(space, gymnasium.spaces.Box) else OneHotScale(size)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
-from decision_rnn.agent.conditions import return_to_go_limits
+from decision_rnn.agent.conditions.limits import return_to_go_limits
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
 from decision_rnn.data.layouts import Layout

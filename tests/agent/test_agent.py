@@ -15,7 +15,7 @@ from decision_rnn.agent import (
     TimeToGoalConfig,
     agent_spec,
 )
-from decision_rnn.agent.spaces import action_scale
+from decision_rnn.agent.network import ActionScale
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
@@ -309,4 +309,4 @@ def test_optimizer_groups_keep_parameter_order() -> None:
 )
 def test_unsupported_action_spaces_are_refused(space: spaces.Space) -> None:
     with pytest.raises(InputError, match="actions"):
-        action_scale(space)
+        ActionScale(space)

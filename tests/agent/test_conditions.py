@@ -20,12 +20,12 @@ from decision_rnn.agent import (
     agent_spec,
     register_condition,
 )
-from decision_rnn.agent.conditions import TIME_LEVELS, TimeToGoal, return_to_go_limits
+from decision_rnn.agent.conditions.limits import return_to_go_limits
+from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS, TimeToGoal
 from decision_rnn.backbones import State
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("registries")
 
@@ -75,9 +75,9 @@ def test_embeddings_compute_in_float32_under_autocast() -> None:
     inputs = make_slice(2, 5)
     inputs["value"] = inputs["value"] + 1200.0
     numbers = [inputs[name] for name in ("value", "observation", "previous_action")]
-    exact = make_agent().double()._embed(*(number.double() for number in numbers), inputs["timestep"])
+    exact = make_agent().double().embed(*(number.double() for number in numbers), inputs["timestep"])
     with torch.autocast("cpu", torch.bfloat16):
-        embedded = agent._embed(*numbers, inputs["timestep"])
+        embedded = agent.embed(*numbers, inputs["timestep"])
     torch.testing.assert_close(embedded[0].double(), exact[0], rtol=1e-5, atol=1e-5)
 
 
@@ -216,8 +216,3 @@ def test_sooner_target_than_the_predicted_one_acts_like_it() -> None:
     later, value = act(limit - 50)
     assert value == pytest.approx(limit - 50)
     assert not torch.allclose(later, auto)
-
-
-def test_time_to_goal_needs_adaln() -> None:
-    with pytest.raises(InputError, match=r"agent\.conditioning"):
-        make_agent(AgentConfig(conditioning="token"), condition=TimeToGoalConfig())

@@ -16,7 +16,7 @@ from decision_rnn.agent import (
     ObjectiveConfig,
     agent_spec,
 )
-from decision_rnn.agent.objectives import FlowMatching
+from decision_rnn.agent.objectives.flow_matching import FlowMatching
 from decision_rnn.backbones import registered
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream

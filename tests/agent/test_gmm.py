@@ -15,7 +15,7 @@ from decision_rnn.agent import (
     Objective,
     ObjectiveConfig,
 )
-from decision_rnn.agent.objectives import GMM
+from decision_rnn.agent.objectives.gmm import GMM
 
 
 def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None = None) -> Objective:

@@ -16,8 +16,8 @@ from run_config import parse_run
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
-from decision_rnn.agent import OBJECTIVES, AgentSpec, agent_spec, objectives
-from decision_rnn.agent.objectives import Metrics
+from decision_rnn.agent import OBJECTIVES, AgentSpec, MSEConfig, agent_spec
+from decision_rnn.agent.objectives.base import Metrics
 from decision_rnn.backbones import registered
 from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.store import EpisodeStore
@@ -166,7 +166,7 @@ def test_objective_that_breaks_a_rule_is_refused_before_training(
 def test_register_objective_and_look_it_up_by_name() -> None:
     assert OBJECTIVES.names() == ["action_chunk", "flow_matching", "gmm", "mse"]
     with pytest.raises(ValueError, match="'mse'"):
-        register_objective(objectives.MSEConfig)(Return)
+        register_objective(MSEConfig)(Return)
     with pytest.raises(ValueError, match=r"ObjectiveConfig\.name"):
         register_objective(ObjectiveConfig)
     register_objective(ReturnConfig)(Return)

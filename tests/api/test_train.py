@@ -16,7 +16,7 @@ from swing import CAR, SMALL, push
 
 import decision_rnn
 from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
-from decision_rnn.agent.conditions import return_to_go_limits
+from decision_rnn.agent.conditions.limits import return_to_go_limits
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
 from decision_rnn.data.store import EpisodeStore

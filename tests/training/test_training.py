@@ -16,7 +16,8 @@ import torch
 from run_config import parse_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from decision_rnn.agent import ObjectiveConfig, objectives
+from decision_rnn.agent import OBJECTIVES, ObjectiveConfig, register_objective
+from decision_rnn.agent.objectives.mse import MSE
 from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.store import EpisodeStore
@@ -319,13 +320,13 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], sentence: str
 ) -> None:
     act = {
-        "__init__": lambda self, config, spec: objectives.MSE.__init__(self, spec),
+        "__init__": lambda self, config, spec: MSE.__init__(self, spec),
         "action": lambda self, hidden: torch.full_like(self.head(hidden), 2.0) + 0 * self.head.weight.sum(),
     }
-    greedy = type("Greedy", (objectives.MSE,), act)
+    greedy = type("Greedy", (MSE,), act)
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
-    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
-    objectives.register_objective(config)(greedy)
+    monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
+    register_objective(config)(greedy)
     unknown = EpisodeStore.write(tmp_path / "data", store, environment_id="Swing-v0", source={})
     monkeypatch.setattr(StandinSource, "open", lambda source, name, path: unknown)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -1,0 +1,128 @@
+"""The interface of a condition, and the absence of one.
+
+A condition reads its values from training data (`from_batch`), updates them while the agent acts (`initial_state`,
+`step`) and limits them then (`limit`). An exported policy contains it. A condition is registered here or in a user's
+module, which `--plugins` imports.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from decision_rnn.agent.spaces import AgentSpec
+from decision_rnn.backbones import State
+from decision_rnn.data.stream import Batch
+from decision_rnn.utils.parsing import STRICT
+from decision_rnn.utils.registry import Class, Registry
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ConditionConfig:
+    """Options that all conditions share.
+
+    Attributes:
+        name: The condition's name.
+    """
+
+    name: str
+
+    @property
+    def limited(self) -> bool:
+        """Whether the acting agent's values are limited, so that the target may be `auto`."""
+        return False
+
+
+CONDITIONS: Registry[ConditionConfig] = Registry("condition")
+
+
+def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register a condition under the name in its configuration class; see `Registry.register`."""
+    return CONDITIONS.register(config)
+
+
+class Condition(nn.Module, ABC):
+    """What the agent is conditioned on, at every step.
+
+    It is created as `Condition(config, spec)`, where `config` is of the class it was registered with and `spec` is an
+    `AgentSpec`. Its buffers are stored with the agent's weights.
+
+    Attributes:
+        size: The number of values per step; 0 for no condition.
+        takes_target: Whether an episode has a target, such as a return.
+        needs_adaln: Whether `limit` and `loss` read hidden states, which must not depend on the values then: it enters
+            by `agent.conditioning adaln`.
+    """
+
+    size: int
+    takes_target: ClassVar[bool] = True
+    needs_adaln: ClassVar[bool] = False
+
+    @abstractmethod
+    def from_batch(self, batch: Batch) -> Tensor:
+        """The values in a training batch, (batch, time, size)."""
+
+    @abstractmethod
+    def initial_state(self, target: Tensor) -> State:
+        """The state before an episode's first step, for targets (batch,)."""
+
+    @abstractmethod
+    def step(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
+        """Advance by one step.
+
+        Args:
+            state: From `initial_state` or the previous call.
+            reward: (batch,), the reward of the previous action.
+            first: (batch,) bool, true at an episode's first step, where `reward` is to be ignored.
+
+        Returns:
+            The values at this step, (batch, size), and the state for the next call.
+        """
+
+    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
+        """The values, (..., size), that the acting agent is conditioned on; unchanged by default.
+
+        Args:
+            value: From `step`.
+            timestep: (...), steps since the episode's start.
+            hidden: (..., width), the backbone's output; None if the condition enters by tokens.
+        """
+        return value
+
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The loss of what a condition that needs adaln learns from hidden states (batch, time, width), and metrics to
+        log; zero by default."""
+        return hidden.new_zeros(()), {}
+
+    def normalise(self, value: Tensor) -> Tensor:
+        """The values, (..., size), as the network reads them; unchanged by default."""
+        return value
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class NoConditionConfig(ConditionConfig):
+    """No condition: behaviour cloning."""
+
+    name: str = "none"
+
+
+@register_condition(NoConditionConfig)
+class NoCondition(Condition):
+    """No condition. State: empty."""
+
+    size = 0
+    takes_target = False
+
+    def __init__(self, config: NoConditionConfig, spec: AgentSpec) -> None:
+        super().__init__()
+
+    def from_batch(self, batch: Batch) -> Tensor:
+        return batch.observation.new_empty(*batch.timestep.shape, 0)
+
+    def initial_state(self, target: Tensor) -> State:
+        return ()
+
+    def step(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
+        return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export

@@ -1,0 +1,219 @@
+"""The network of an agent: from observations and conditions to the loss on a batch of segments."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import gymnasium
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from decision_rnn.agent.adaln import AdaptiveLayerNorm
+from decision_rnn.agent.conditions.base import CONDITIONS, Condition, ConditionConfig
+from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
+from decision_rnn.agent.objectives.base import OBJECTIVES, Metrics, Objective, ObjectiveConfig
+from decision_rnn.agent.objectives.mse import MSEConfig
+from decision_rnn.agent.spaces import AgentSpec, unit_box
+from decision_rnn.backbones import Backbone, BackboneConfig, State
+from decision_rnn.data.layouts import Layout
+from decision_rnn.data.stream import Batch
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.parsing import STRICT
+
+MAX_TIMESTEP = 1000
+"""The number of learnt embeddings of timesteps; later ones share the last."""
+MIN_STD = 1e-3
+"""Smallest scale of an observation entry, so that entries constant in the data do not magnify small deviations."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class AgentConfig:
+    """How the agent reads its history and its condition.
+
+    Attributes:
+        tokens: `step`: one token per environment step, the sum of the embeddings of all inputs; `interleaved`: one
+            token per input, in the order previous action, condition, observation, as in the Decision Transformer.
+        previous_action: Whether the agent reads its previous action, as the Decision Transformer does. Where
+            observations contain the full state, it can mislead: consecutive actions are similar (Wen et al., "Fighting
+            Copycat Agents in Behavioral Cloning from Observation Histories" (2020)).
+        timestep_embedding: Add a learnt embedding of the timestep to the tokens, as the Decision Transformer does.
+        conditioning: How the condition enters: as a `token` or a part of one, as in the Decision Transformer, or by
+            adaptive layer norm after the backbone (`adaln`, as in DDT, arXiv 2601.15953), whose state then does not
+            depend on it. Default: `adaln` for `time_to_goal`, which needs it, otherwise `token`.
+    """
+
+    tokens: Literal["step", "interleaved"] = "step"
+    previous_action: bool = False
+    timestep_embedding: bool = False
+    conditioning: Literal["token", "adaln"] | None = None
+
+
+class TrainingOutput(NamedTuple):
+    """What a module returns for a batch in training.
+
+    Attributes:
+        loss: A scalar with a gradient.
+        metrics: Scalars by name, to be logged; a `loss` among them is logged in place of the sum of several.
+        state: The recurrent state after the batch's segments.
+    """
+
+    loss: Tensor
+    metrics: Metrics
+    state: State
+
+
+class Encoder(nn.Module):
+    """Selects and normalises the observation entries that the agent reads: (..., entries) -> (..., features)."""
+
+    index: Tensor | None
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, spec: AgentSpec) -> None:
+        super().__init__()
+        self.features = len(spec.observation_mean)
+        self.register_buffer("index", spec.observation_index)
+        self.register_buffer("mean", spec.observation_mean.float())
+        self.register_buffer("std", spec.observation_std.float().clamp_min(MIN_STD))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        if self.index is not None:
+            observation = observation.index_select(-1, self.index)
+        return (observation - self.mean) / self.std
+
+
+class ActionScale(nn.Module):
+    """Maps actions from [-1, 1] to a bounded Box, clipped to it, and back; one-hot vectors of discrete actions stay.
+
+    An entry whose bounds are equal is constant in the Box and 0 in [-1, 1].
+
+    Raises:
+        InputError: If agents cannot act in the space, or a bound is not finite.
+    """
+
+    low: Tensor
+    high: Tensor
+    center: Tensor
+    radius: Tensor
+
+    def __init__(self, space: gymnasium.Space) -> None:
+        super().__init__()
+        low, high = -torch.ones(Layout.of_actions(space).size), torch.ones(Layout.of_actions(space).size)
+        self.discrete = not isinstance(space, gymnasium.spaces.Box)
+        if isinstance(space, gymnasium.spaces.Box):
+            low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
+        if not (high - low).isfinite().all():
+            raise InputError(f"the actions are {one_line(space)}, but agents need finite bounds")
+        # Not stored with the weights: the description of a checkpoint has the space.
+        self.register_buffer("low", low, persistent=False)
+        self.register_buffer("high", high, persistent=False)
+        self.register_buffer("center", low / 2 + high / 2, persistent=False)
+        self.register_buffer("radius", torch.where(low < high, high / 2 - low / 2, 1.0), persistent=False)
+
+    def forward(self, action: Tensor) -> Tensor:
+        return action if self.discrete else (action * self.radius + self.center).clamp(self.low, self.high)
+
+    def normalise(self, action: Tensor) -> Tensor:
+        """From the Box to [-1, 1], clipped to it, as environments clip."""
+        return action if self.discrete else ((action - self.center) / self.radius).clamp(-1, 1)
+
+
+class PolicyNetwork(nn.Module):
+    """Encoder, embeddings, sequence backbone and output head of a `DecisionAgent`, whose arguments and errors it has.
+
+    Embeddings and heads compute in float32, also under autocast: bfloat16 would round a return-to-go to steps of half
+    a percent.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        backbone: BackboneConfig,
+        spec: AgentSpec,
+        condition: ConditionConfig | None = None,
+        objective: ObjectiveConfig | None = None,
+    ) -> None:
+        super().__init__()
+        condition, objective, width = condition or ReturnToGoConfig(), objective or MSEConfig(), backbone.width
+        self.config = config
+        self.observation_space: gymnasium.Space = spec.observation_space
+        self.action_space: gymnasium.Space = spec.action_space
+        self.observation_layout = Layout.of_space(spec.observation_space, "observations")
+        self.action_layout = Layout.of_space(spec.action_space, "actions")
+        self.observation_dim, self.action_dim = self.observation_layout.size, self.action_layout.size
+        self.action_scale = ActionScale(spec.action_space)
+        self.encoder = Encoder(spec)
+        self.condition: Condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
+        adaln = self.condition.needs_adaln or config.conditioning == "adaln"
+        self.embeddings = nn.ModuleDict()
+        self.adaln: AdaptiveLayerNorm | None = None
+        if self.condition.size and adaln:
+            self.adaln = AdaptiveLayerNorm(self.condition.size, width)
+        elif self.condition.size:
+            self.embeddings["condition"] = nn.Linear(self.condition.size, width)
+        self.embeddings["observation"] = nn.Linear(self.encoder.features, width)
+        if config.previous_action:
+            self.embeddings["previous_action"] = nn.Linear(self.action_dim, width)
+        self.timestep_embedding = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
+        self.embedding_norm = nn.LayerNorm(width)
+        self.backbone = Backbone(backbone)
+        box = isinstance(spec.action_space, gymnasium.spaces.Box)
+        scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
+        self.objective: Objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
+        # The index, among a step's tokens, of an episode's first one: the previous action is of the episode before.
+        self.first_token = int(config.tokens == "interleaved" and config.previous_action)
+
+    def forward(self, batch: Batch, state: State | None = None) -> TrainingOutput:
+        """The loss on a batch of segments, metrics, and the backbone's state after the segments.
+
+        Args:
+            batch: Segments of the stream.
+            state: The backbone's state before the segments; the initial state if left out.
+        """
+        value = self.condition.from_batch(batch)
+        tokens = self.embed(value, batch.observation, batch.previous_action, batch.timestep)
+        hidden, state = self.run_backbone(tokens, batch.reset, state)
+        batch = batch._replace(action=self.action_scale.normalise(batch.action))
+        modulated = self.modulate(value, hidden)
+        with float32(hidden):
+            loss, metrics = self.objective.loss(modulated.float(), batch)
+            metrics, total = {"loss": loss, **metrics}, loss
+            if self.condition.needs_adaln:  # the others learn nothing
+                condition_loss, condition_metrics = self.condition.loss(hidden.float(), batch)
+                metrics, total = {**metrics, **condition_metrics}, loss + condition_loss
+        return TrainingOutput(total, metrics, state)
+
+    def run_backbone(self, tokens: list[Tensor], reset: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The hidden state after every step's last token, (batch, time, width), and the backbone's state after them."""
+        if len(tokens) == 1:
+            return self.backbone(tokens[0], state, reset)
+        first = torch.arange(len(tokens), device=reset.device) == self.first_token
+        reset = (reset.unsqueeze(2) & first).flatten(1)
+        hidden, state = self.backbone(torch.stack(tokens, dim=2).flatten(1, 2), state, reset)
+        return hidden[:, len(tokens) - 1 :: len(tokens)], state
+
+    def embed(self, value: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
+        """A step's tokens, each (..., width)."""
+        tokens = []
+        with float32(observation):
+            if "previous_action" in self.embeddings:
+                tokens.append(self.embeddings["previous_action"](self.action_scale.normalise(previous_action)))
+            if "condition" in self.embeddings:
+                tokens.append(self.embeddings["condition"](self.condition.normalise(value)))
+            tokens.append(self.embeddings["observation"](self.encoder(observation)))
+            if self.config.tokens == "step":
+                tokens = [sum(tokens[1:], tokens[0])]
+            if self.timestep_embedding is not None:
+                time = self.timestep_embedding(timestep.clamp_max(MAX_TIMESTEP - 1))
+                tokens = [token + time for token in tokens]
+        return list(map(self.embedding_norm, tokens))
+
+    def modulate(self, value: Tensor, hidden: Tensor) -> Tensor:
+        """Hidden states, (..., width), modulated by the condition's values (..., size) if it enters there."""
+        return hidden if self.adaln is None else self.adaln(self.condition.normalise(value), hidden)
+
+
+def float32(x: Tensor) -> AbstractContextManager[object]:
+    """Disable autocast on the device of x, where it is enabled."""
+    return torch.autocast(x.device.type, enabled=False) if torch.is_autocast_enabled(x.device.type) else nullcontext()
