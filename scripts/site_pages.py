@@ -135,8 +135,8 @@ def command_line_page() -> str:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words of every command with its own help, the program itself first."""
+    from decision_rnn.cli import COMMANDS
     from decision_rnn.cli.data import ACTIONS
-    from decision_rnn.cli.main import COMMANDS
 
     yield ()
     for name in COMMANDS:

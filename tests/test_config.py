@@ -9,8 +9,7 @@ from run_config import parse_run
 
 from decision_rnn.agent import NoConditionConfig, TimeToGoalConfig
 from decision_rnn.backbones import Backbone, count_parameters
-from decision_rnn.cli.evaluate import parser as evaluate_parser
-from decision_rnn.cli.play import parser as play_parser
+from decision_rnn.cli.parser import command_parser
 from decision_rnn.config import EvaluationConfig, TrainingConfig, from_dict, to_dict
 from decision_rnn.training.configuration import evaluation_settings
 from decision_rnn.utils.errors import InputError
@@ -57,10 +56,10 @@ def test_target_returns_have_the_same_spellings_everywhere(
     words = ["hopper-medium", "--evaluation.target_returns", spelled]
     assert parse(*words).evaluation.target_returns == numbers
     assert parse("--config", str(file)).evaluation.target_returns == (numbers if "[" in spelled else (2.0,))
-    assert evaluate_parser().read(["run", "--target-returns", spelled]).target_returns == numbers
+    assert command_parser("evaluate").read(["run", "--target-returns", spelled]).settings["target_returns"] == numbers
     assert evaluation_settings(EvaluationConfig(), target_returns=spelled).target_returns == numbers
     if len(numbers) == 1:
-        assert play_parser().read(["run", "--target_return", spelled]).target_return == numbers[0]
+        assert command_parser("play").read(["run", "--target_return", spelled]).target_return == numbers[0]
 
 
 def test_numbers_of_thousands_are_counts_of_parameters() -> None:

@@ -1,6 +1,6 @@
 """`decision-rnn export`: write an agent as a file that acts without torch."""
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
@@ -13,27 +13,23 @@ from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import TargetReturn
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Export an agent and print how closely the file matches its actions; raises InputError for invalid input."""
-    command = parser().read(arguments)
+def add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
+    text = "the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)"
+    parser.add_argument("--output", type=Path, help=text)
+    parser.add_settings(export_onnx, "weights")
+    text = "default target return of the policy (default: the first of the run's evaluation)"
+    parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
+
+
+def run(command: Namespace) -> None:
+    """Export an agent and print how closely the file matches its actions."""
     folder = find_agent(command.agent)
     trained, run_folder = load_agent(folder), run_of(folder)
     path = command.output or (run_folder or Path()) / "policy.onnx"
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
     results = results_of(run_folder or folder, trained)
-    difference = export_onnx(trained, path, command.target_return, results, weights=command.weights)
+    difference = export_onnx(trained, path, command.target_return, results, **command.settings)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")
-
-
-def parser() -> CommandParser:
-    parser = CommandParser("decision-rnn export", "Write an agent as an ONNX file, which acts without torch.")
-    parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
-    text = "the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)"
-    parser.add_argument("--output", type=Path, help=text)
-    text = "int8 stores weights in 8 bits: a smaller file, which acts nearly as the agent does"
-    parser.add_argument("--weights", choices=("float32", "int8"), default="float32", help=text)
-    text = "default target return of the policy (default: the first of the run's evaluation)"
-    parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
-    return parser

@@ -1,12 +1,14 @@
 """The parser that all commands share: a command's own arguments, and the options of a run, `--section.key value`."""
 
 import argparse
+import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
+from decision_rnn.cli import COMMANDS, RUN_COMMANDS
 from decision_rnn.config import (
     CHOICES,
     MATCH,
@@ -20,12 +22,35 @@ from decision_rnn.config import (
 )
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import tell
-from decision_rnn.utils.parsing import Names, convert, options_of, parse_yaml, read_yaml, suggest
+from decision_rnn.utils.parsing import (
+    REQUIRED,
+    Names,
+    Option,
+    convert,
+    options_of,
+    parse_yaml,
+    read_yaml,
+    split_names,
+    suggest,
+)
 from decision_rnn.utils.plugins import import_plugins
 
 RUN_KEYS = {field.name for field in fields(RunConfig)} - {"plugins"}
-HELP = ("-h", "--help")
 MATCH_HELP = "In place of a width: find the one that gives the backbone about this many parameters, such as 600k."
+SETTING = "setting "
+"""Prefix of the attributes of a namespace that are passed on to a function."""
+
+
+def run_command(name: str, words: Sequence[str]) -> int:
+    """Run a command with the words after its name; returns the exit code. Raises InputError for invalid input."""
+    return importlib.import_module(f"decision_rnn.cli.{name}").run(command_parser(name).read(words)) or 0
+
+
+def command_parser(name: str) -> "CommandParser":
+    """The parser of one of `COMMANDS`."""
+    parser = CommandParser(f"decision-rnn {name}", COMMANDS[name], name in RUN_COMMANDS)
+    importlib.import_module(f"decision_rnn.cli.{name}").add_arguments(parser)
+    return parser
 
 
 def parse_as(kind: Any) -> Callable[[str], Any]:
@@ -45,26 +70,42 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         prog: The command, such as `decision-rnn train`.
-        description: What it does.
+        description: What it does, without the full stop.
         takes_run: Whether it takes the options of a run, on the command line and in a YAML file, `--config FILE`.
     """
 
-    def __init__(self, prog: str, description: str = "", takes_run: bool = False) -> None:
-        super().__init__(
-            prog, description=description, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter
-        )
+    def __init__(self, prog: str, description: str, takes_run: bool = False) -> None:
+        text = f"{description[0].upper()}{description[1:]}."
+        super().__init__(prog, description=text, add_help=False, allow_abbrev=False)
         self._negative_number_matcher = re.compile(r"-\.?\d")  # -3e2 and -300,-200 are values, not options
         self.takes_run = takes_run
         general = self.add_argument_group("general options")
         text = "modules to import first, from the working folder or as installed: they register what they define"
         general.add_argument("--plugins", type=parse_as(Names), default=(), metavar="A,B", help=text)
         general.add_argument("--quiet", action="store_true", help="print only results and errors")  # read by main.py
-        general.add_argument("-h", "--help", action="help", help="print this help")
+        action = "store_true" if takes_run else "help"  # with a run's options, once the backbone and plugins are known
+        general.add_argument("-h", "--help", action=action, help="print this help")
         if takes_run:
             text = "a YAML file of options of a run, as in a run's config.yaml; the command line overrides it"
             self.add_argument("--config", type=Path, metavar="FILE", help=text)
             self.usage = "%(prog)s [dataset] [--config FILE] [options] [--SECTION.KEY VALUE ...]"
             self.epilog = "Other backbones, conditions and objectives have other options: add `--backbone NAME --help`."
+
+    def add_settings(
+        self, declaration: Callable[..., Any], *names: str, required: bool = False, show_defaults: bool = True
+    ) -> None:
+        """Add arguments of a function or keys of a dataclass as options, described by its docstring.
+
+        Those that a command line names are in the attribute `settings` of its values.
+        """
+        for name in names:
+            option = options_of(declaration)[name]
+            kind: dict[str, Any] = {"type": parse_as(option.hint), "metavar": metavar_of(option)}
+            if option.hint is bool:
+                kind = {"action": "store_true"}
+            text = help_text(option) if show_defaults and option.hint is not bool else option.help
+            kind |= {"dest": SETTING + name, "default": argparse.SUPPRESS, "required": required}
+            self.add_argument(f"--{name}", help=text, **kind)
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for arguments that it cannot use."""
@@ -73,27 +114,34 @@ class CommandParser(argparse.ArgumentParser):
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of a command line, with the plugins that it names imported.
 
-        With `takes_run` the attribute `options` holds the options of a run, by dotted key, that the file and the
-        command line give, and `overrides` those of the command line alone. They are not validated yet.
+        The attribute `settings` holds what `add_settings` added and the command line names; with `takes_run`, `options`
+        holds the options of a run, by dotted key, that the file and the command line give, and `overrides` those of the
+        command line alone. They are not validated yet.
 
         Raises:
             InputError: If an argument is unknown, missing or invalid.
         """
-        words = [_with_underscores(word) for word in arguments]
-        options, words = _split_options(words) if self.takes_run else ({}, words)
-        asks_for_help = self.takes_run and any(word in HELP for word in words)
-        values, unknown = self.parse_known_args([word for word in words if not asks_for_help or word not in HELP])
+        words = [re.sub("^--[^=]+", lambda name: f"--{name[0][2:].replace('-', '_')}", word) for word in arguments]
+        overrides, words = _split_options(words) if self.takes_run else ({}, words)
+        values, unknown = self.parse_known_args(words)
         if unknown:
             known = [*(name.strip("-") for name in self._option_string_actions), *option_names({}) * self.takes_run]
             self.error(f"unknown argument {unknown[0]!r:.100}. {suggest(unknown[0].strip('-'), known)}".strip(" ."))
         import_plugins(values.plugins)
+        settings = {key: value for key, value in vars(values).items() if key.startswith(SETTING)}
+        values.settings = {key.removeprefix(SETTING): value for key, value in settings.items()}
+        values.words, values.options = arguments, {}
         if self.takes_run:
             file_options = {} if values.config is None else flatten(read_yaml(values.config))
-            values.overrides = options | ({"plugins": values.plugins} if values.plugins else {})
+            values.overrides = overrides | ({"plugins": values.plugins} if values.plugins else {})
             values.options = overlay(file_options, values.overrides)
-        if asks_for_help:
-            self.add_run_options(values.options)
-            self.parse_args(["--help"])
+            if values.help:
+                self.add_run_options(values.options)
+                self.print_help()
+                self.exit()
+        for name in split_names(getattr(values, "dataset", None) or values.options.get("dataset")):
+            if "/" not in name:
+                tell(f"{name} is standin/{name}, episodes made by this package. D4RL's own data are d4rl/{name}-v2.")
         return values
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:
@@ -102,29 +150,32 @@ class CommandParser(argparse.ArgumentParser):
         for section, kind in section_classes(options).items():
             group = self.add_argument_group(section or "data and seed", (kind.__doc__ or "").partition("\n")[0])
             for name, option in options_of(kind).items():
-                key, default, text = f"{section}.{name}".lstrip("."), option.default, option.help
+                key = f"{section}.{name}".lstrip(".")
                 if section in CHOICES and name == "name":
                     registry, default = CHOICES[section]
-                    key, default = section, options.get(key, default)
                     text = f"{options_of(RunConfig)[section].help} One of {', '.join(registry.names())}."
+                    key, option = section, replace(option, help=text, default=options.get(key, default))
                 elif not section and name in (*SECTIONS, "dataset", "plugins"):
                     continue
-                metavar, text = metavar_of(option.hint, name), text.replace("%", "%%")
-                group.add_argument(f"--{key}", metavar=metavar, default=default, help=text)
+                group.add_argument(f"--{key}", metavar=metavar_of(option), help=help_text(option))
             if section == "backbone":
                 group.add_argument(f"--{MATCH}", metavar="NUMBER", help=MATCH_HELP)
 
 
-def announce_standin(name: str | None) -> None:
-    """Print what a dataset's name without a source means."""
-    if name and "/" not in name:
-        text = f"{name} is standin/{name}, episodes made by this package. D4RL's own data are d4rl/{name}-v2."
-        tell(text)
+def help_text(option: Option) -> str:
+    """The description of an option, with its default unless it has none or the description states it."""
+    text, default = option.help, option.default
+    if default not in (None, "", (), REQUIRED) and "default" not in text.lower():
+        shown = ",".join(default) if isinstance(default, tuple) else default
+        text += f" (default: {str(shown).lower() if isinstance(shown, bool) else shown})"
+    return text.replace("%", "%%")
 
 
-def _with_underscores(word: str) -> str:
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") and len(name) > 2 else word
+def metavar_of(option: Option) -> str:
+    """The values of a literal, or the option's name in capitals."""
+    kinds = (option.hint, *get_args(option.hint))
+    choices = [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+    return f"{{{','.join(choices)}}}" if choices else option.name.upper()
 
 
 def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -139,19 +190,3 @@ def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]
             continue
         options[key] = parse_yaml(value if equals else next(words, ""))
     return flatten(options), others
-
-
-def metavar_of(kind: Any, name: str) -> str:
-    """The values of a literal, or the option's name in capitals."""
-    choices = [value for part in (kind, *get_args(kind)) if get_origin(part) is Literal for value in get_args(part)]
-    return f"{{{','.join(map(str, choices))}}}" if choices else name.upper()
-
-
-class _HelpFormatter(argparse.HelpFormatter):
-    """Shows the default of every option that has one."""
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        text, default = action.help or "", action.default
-        if action.nargs == 0 or default in (None, "", (), argparse.SUPPRESS) or "default" in text.lower():
-            return text
-        return f"{text} (default: {str(default).lower() if isinstance(default, bool) else '%(default)s'})"

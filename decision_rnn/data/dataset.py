@@ -63,7 +63,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
             `local/mine`. A name without a source means the stand-in.
         path: The file to read, for D4RL's and OGBench's datasets.
-        partial: Whether partial episodes are kept or dropped.
+        partial: `keep` or `drop` episodes that break off, neither terminated nor truncated.
 
     Returns:
         The dataset, for `train`. `.spec` describes how agents are evaluated and scored; `.store` has the episodes:

@@ -46,6 +46,13 @@ def format_info(dataset: Dataset) -> str:
     return "\n".join([spec.name, *(f"  {key:<12} {value}" for key, value in rows)])
 
 
+def format_size(dataset: Dataset) -> str:
+    """The numbers of episodes and steps, the range of returns and the folder, in a line."""
+    store = dataset.store
+    size, returns = f"{counted(len(store), 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
+    return f"{dataset.name}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}"
+
+
 def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path) -> None:
     """Plot a dataset: a histogram of its episodes' returns, and return over length.
 

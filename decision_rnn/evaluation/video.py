@@ -28,6 +28,9 @@ from decision_rnn.utils.parsing import AUTO, format_target
 SIZE, FRAME_RATE = 400, 30
 """Width and height of a video in pixels, with MuJoCo, and its largest frame rate; episodes play at their own speed."""
 
+SCREENS = {"DISPLAY", "WAYLAND_DISPLAY"}
+"""Environment variables that name a screen."""
+
 
 class Moment(NamedTuple):
     """The state of an episode: steps taken so far, their undiscounted return, and whether it is over."""
@@ -117,9 +120,11 @@ def film(
         The last moment of each episode.
 
     Raises:
-        InputError: If the environment cannot be rendered here.
+        InputError: If the file is not named .mp4, or the environment cannot be rendered here.
         EnvironmentFailure: If the disk is full.
     """
+    if path.suffix != ".mp4":
+        raise InputError(f"{path} must end in .mp4")
     settings = policy.config.evaluation
     first = settings.seed if seed is None else seed
     actor = policy.actor if isinstance(policy, EvaluatedPolicy) else actor_of(policy.agent, settings)
@@ -149,10 +154,34 @@ def film(
     return ends
 
 
+def watch(
+    policy: TrainedAgent | EvaluatedPolicy, target_return: float | None, episodes: int, seed: int
+) -> Iterator[Moment]:
+    """Play consecutive episodes in a window, as `film` plays them; yields the last moment of each.
+
+    Raises:
+        InputError: If no window can be opened here.
+    """
+    settings = policy.config.evaluation
+    actor = policy.actor if isinstance(policy, EvaluatedPolicy) else actor_of(policy.agent, settings)
+    limits = step_limits(settings, policy.provenance)
+    try:
+        if sys.platform == "linux" and not SCREENS & os.environ.keys():
+            raise OSError("there is no screen")
+        with contextlib.closing(
+            watched_environment(settings.environment_id or policy.provenance.environment_id)
+        ) as environment:
+            for number in range(episodes):
+                *_, end = play(actor, environment, target_return, seed + number, *limits)
+                yield end
+    except Exception as error:  # rendering can raise anything
+        raise InputError(f"no window can be opened here ({one_line(error)}). Use --video or --browser.") from None
+
+
 @contextlib.contextmanager
 def _headless_rendering() -> Iterator[None]:
     """MuJoCo renders by EGL inside the block, unless MUJOCO_GL is set or there is a screen."""
-    if sys.platform != "linux" or {"MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+    if sys.platform != "linux" or {"MUJOCO_GL", *SCREENS} & os.environ.keys():
         yield
         return
     os.environ["MUJOCO_GL"] = "egl"

@@ -70,7 +70,8 @@ def test_commands_work_but_those_that_play(
     done = inline_cli("data", "info", "local/robot")
     assert done.returncode == 0, done.stderr
     assert "none: 4 observations, 2 actions" in done.stdout
-    monkeypatch.setattr("decision_rnn.cli.play.has_screen", lambda: False)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
     for words in (
         ("evaluate", "run"),
         ("play", "run"),

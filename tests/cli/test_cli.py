@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from small_comparison import Inline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from decision_rnn.cli.main import COMMANDS
+from decision_rnn.cli import COMMANDS
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
 SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log_every", "10"]

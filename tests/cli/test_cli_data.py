@@ -12,6 +12,7 @@ import pytest
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import dataset_names, open_dataset
 from decision_rnn.data.formats.d4rl import write_d4rl
+from decision_rnn.data.sources.d4rl import D4RLSource
 from decision_rnn.data.store import EpisodeStore
 
 NAME = "d4rl/hopper-medium-v2"
@@ -162,7 +163,7 @@ def test_data_info_and_export_refuse_an_output_before_they_open_the_dataset(
     """Opening a dataset may convert or collect it for minutes."""
     (tmp_path / "minari" / "local" / "there-v0").mkdir(parents=True)
 
-    monkeypatch.setattr("decision_rnn.cli.data.open_dataset", lambda *_: pytest.fail("the dataset was opened"))
+    monkeypatch.setattr(D4RLSource, "open", lambda *_: pytest.fail("the dataset was opened"))
     options = [option.replace("{file}", str(file)) for option in options]
     assert main(["data", action, NAME, "--path", str(file), *options]) == 2
     assert words.replace("{file}", str(file)) in capsys.readouterr().err

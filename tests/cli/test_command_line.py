@@ -1,20 +1,17 @@
 """What all commands share: --version, --quiet, --help, option names, errors, completion, start-up without torch."""
 
-import errno
-import io
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from run_config import parse_run
 
 import decision_rnn
+from decision_rnn.cli import COMMANDS
 from decision_rnn.cli.data import ACTIONS
-from decision_rnn.cli.main import COMMANDS, main
-from decision_rnn.data.sources.standin import StandinSource
+from decision_rnn.cli.main import main
 
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -142,25 +139,3 @@ def test_command_without_its_packages_names_the_missing_one() -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "torch" in line
-
-
-def test_output_in_an_ascii_encoding_replaces_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "decision_rnn.cli.report", SimpleNamespace(run=lambda words: print("5 ± 3")))
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
-    assert main(["report"]) == 0
-    assert written.getvalue() == b"5 ? 3\n"
-
-
-def test_data_list_survives_a_dataset_that_cannot_be_read(
-    inline_cli: InlineCLI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def forbidden(*arguments: object) -> Path:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(StandinSource, "folder", forbidden)
-    done = inline_cli("data", "list")
-    assert done.returncode == 0
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("standin/hopper-medium "))
-    assert line.endswith("Permission denied")
-    assert "d4rl/hopper-medium-v2\n" in done.stdout

@@ -13,8 +13,9 @@ from small_comparison import Inline
 from decision_rnn import Backbone, Episode, write_store
 from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import count_parameters
-from decision_rnn.cli.compare import plan_of
+from decision_rnn.cli.compare import make_command_plan
 from decision_rnn.cli.main import main
+from decision_rnn.cli.parser import command_parser
 from decision_rnn.comparison.compare import make_executor
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.utils.errors import InputError
@@ -35,7 +36,7 @@ def file(tmp_path: Path) -> File:
 
 
 def asked(*arguments: str) -> Plan:
-    return plan_of(arguments)[0]
+    return make_command_plan(command_parser("compare").read(arguments))
 
 
 def labels(plan: Plan) -> list[str]:

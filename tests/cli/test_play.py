@@ -1,6 +1,6 @@
 """`decision-rnn play`: videos and screen windows of agents, and the returns that it prints."""
 
-import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +14,6 @@ import pytest
 import yaml
 from gymnasium.envs.classic_control import PendulumEnv
 
-from decision_rnn.cli import play as command
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
@@ -55,7 +54,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
 def test_play_invalid_arguments_or_no_renderer_print_one_line(
     inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
-    monkeypatch.setattr(command, "has_screen", lambda: False)
+    monkeypatch.setattr(video, "SCREENS", set())
 
     def refuse(self: gymnasium.Env) -> None:
         raise RuntimeError("no EGL")
@@ -135,9 +134,8 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     (target,) = score(trained, replace(WINDOWED, seed=7), processes=1).targets
     (carried,) = score(trained, replace(WINDOWED, seed=7, inference="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
-    monkeypatch.setattr(command, "has_screen", lambda: True)
-    for module in (video, command):
-        monkeypatch.setattr(module, "watched_environment", lambda name, size=None: make_environment(name))
+    monkeypatch.setattr(video, "SCREENS", os.environ)
+    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     done = inline_cli("play", "windowed", "--seed", "7")
     first, episode = done.stdout.splitlines()
     assert first == "mingru of local/pendulum in Pendulum-v1, window of 1"
@@ -155,9 +153,8 @@ def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, mo
     def refuse(*arguments: object) -> None:
         raise RuntimeError("GLFW:\ncannot open display")
 
-    monkeypatch.setattr(command, "has_screen", lambda: True)
-    monkeypatch.setattr("decision_rnn.cli.play.play", refuse)
-    monkeypatch.setattr("decision_rnn.cli.play.watched_environment", lambda name: io.BytesIO())
+    monkeypatch.setattr(video, "SCREENS", os.environ)
+    monkeypatch.setattr(video, "watched_environment", refuse)
     done = inline_cli("play", "run")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

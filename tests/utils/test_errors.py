@@ -1,6 +1,4 @@
 import errno
-import sys
-import types
 
 import pytest
 
@@ -20,7 +18,7 @@ def test_did_you_mean_suggests_only_close_names() -> None:
         (InputError("seed is -1:\nit must be at least 0"), 2),
         (EnvironmentFailure("a process that plays episodes died"), 1),
         (OSError(errno.ENOSPC, "No space left on device"), 1),
-        (PermissionError(errno.EACCES, "Permission denied"), 2),
+        (PermissionError(errno.EACCES, "Permission denied", "a"), 2),
         (MemoryError(), 1),
         (KeyboardInterrupt(), 130),
     ],
@@ -28,10 +26,10 @@ def test_did_you_mean_suggests_only_close_names() -> None:
 def test_command_line_prints_one_line_and_exits_with_the_code_of_the_error(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(arguments: list[str]) -> None:
+    def run(name: str, words: list[str]) -> None:
         raise error
 
-    monkeypatch.setitem(sys.modules, "decision_rnn.cli.report", types.SimpleNamespace(run=run))
+    monkeypatch.setattr("decision_rnn.cli.parser.run_command", run)
     assert main(["report"]) == code
     printed = capsys.readouterr().err
     assert printed.startswith("decision-rnn: ")

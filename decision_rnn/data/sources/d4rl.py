@@ -113,6 +113,7 @@ def _download(name: str) -> Path:
 
     file, sha256 = _places(name)[0], SHA256.get(_stem(name))
     warn(f"{file} is not there: downloading it")
+    pooch.get_logger().setLevel("WARNING")  # the bar says what it does, and only where messages are wanted
     downloader = pooch.HTTPDownloader(bar(total=1, desc=file.name, unit="B", unit_scale=True), timeout=60)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
