@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.data.episode import Episode, is_finite
-from decision_rnn.data.layouts import Layout, numbered
+from decision_rnn.data.layouts import Layout
 from decision_rnn.environments.registry import open_environments
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
@@ -63,7 +63,8 @@ def play_together(
         actions = policy(current, rewards, remaining)
         results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
         next_observations, next_rewards, terminated, truncated, infos = zip(*results, strict=True)
-        current, rewards = list(next_observations), _rewards(next_rewards)
+        current = list(next_observations)
+        rewards = np.array(next_rewards, np.float64).reshape(len(rows))  # each may be an array of one number
         ends = np.array(terminated, bool), np.array(truncated, bool)
         step = Step(rows, actions, current, rewards, *ends, infos, cut=length == max_steps)
         yield step
@@ -74,15 +75,6 @@ def play_together(
             remaining = np.flatnonzero(~step.over)
             rows, rewards = rows[remaining], rewards[remaining]
             playing, current = [playing[row] for row in remaining], [current[row] for row in remaining]
-
-
-def _rewards(rewards: Sequence[Any]) -> np.ndarray:
-    """The rewards of a step, (environments,) float64; each may be an array of one number."""
-    with contextlib.suppress(TypeError, ValueError):
-        array = np.array(rewards, np.float64)
-        if array.size == len(rewards):
-            return array.reshape(-1)
-    raise InputError(f"the environment gave the reward {rewards[0]!r:.100}: it must be one number")
 
 
 def time_limit(environment: gymnasium.Env) -> int | None:
@@ -132,22 +124,11 @@ def play_episode(
         actions.append(step.actions[0])
         rewards.append(step.rewards[0])
     observation_rows = observation_layout.rows_of(observations, "observation")
-    _check_finite(observation_rows, "an observation", observation_layout.names)
-    _check_finite(np.array(rewards)[:, None], "a reward")
     action_rows = action_layout.rows_of(actions, "action")
     truncated = bool(step.truncated[0] or not step.over[0])
-    return Episode(observation_rows, action_rows, np.array(rewards), bool(step.terminated[0]), truncated, seed)
-
-
-def _check_finite(rows: np.ndarray, noun: str, names: Sequence[str | None] = ()) -> None:
-    """Raise InputError unless all values of an episode's rows are finite in float32, in which they are stored."""
-    finite = is_finite(rows)
-    if not finite.all():
-        step, entry = np.argwhere(~finite)[0].tolist()
-        raise InputError(
-            f"the environment returned {noun} that is not finite in float32: at step {step}, entry "
-            f"{numbered(entry, names)} is {rows[step, entry]}"
-        )
+    episode = Episode(observation_rows, action_rows, np.array(rewards), bool(step.terminated[0]), truncated, seed)
+    episode.validate("an episode of the environment")
+    return episode
 
 
 def _checked(action: Any, space: gymnasium.Space[Any]) -> Any:
@@ -155,13 +136,11 @@ def _checked(action: Any, space: gymnasium.Space[Any]) -> Any:
     is finite."""
     try:
         array = np.asarray(action)
-        finite = np.isfinite(array.astype(np.float32)).all()
-    except (TypeError, ValueError):
-        raise InputError(f"the policy returned {action!r:.100}: it must return the action alone, as numbers") from None
-    if array.shape != space.shape:
-        raise InputError(f"the policy returned an action of shape {array.shape}: expected {space.shape}")
-    if not finite:
-        raise InputError(f"the policy returned an action that is not finite in float32: {one_line(array)}")
+        fits = array.shape == space.shape and is_finite(array).all()
+    except (TypeError, ValueError):  # such as an action with a state
+        fits = False
+    if not fits:
+        raise InputError(f"the policy returned {one_line(action, 100)}: expected finite numbers of shape {space.shape}")
     return array[()]
 
 
@@ -177,13 +156,13 @@ def take(
 ) -> Iterator[Episode]:
     """The first `count` episodes, or if it is None whole episodes until there are at least `steps` steps, with a
     progress bar."""
-    total, done = (steps, 0) if count is None else (count, 0)
-    unit = " steps" if count is None else " episodes"
-    with bar(total=total, desc=description, unit=unit, unit_scale=count is None, show=progress) as shown:
+    total, unit = (count, " episodes") if count is not None else (steps, " steps")
+    done = 0
+    with bar(total=total, desc=description, unit=unit, unit_scale=count is None, show=progress) as progress_bar:
         for episode in episodes:
             size = len(episode.rewards) if count is None else 1
             done += size
-            shown.update(size)
+            progress_bar.update(size)
             yield episode
             if total is not None and done >= total:
                 return

@@ -36,10 +36,8 @@ class Recipe(ABC):
 
     @abstractmethod
     def player(self) -> Callable[[int], Episode]:
-        """A function from an index to the episode that it alone determines; called once in every process.
-
-        Observations and actions are rows: flattened, discrete values one-hot.
-        """
+        """A function from an index to the episode that it alone determines, with rows as of `play_episode`; called once
+        in every process."""
 
     def describe(self) -> dict[str, Any]:
         """The recipe as plain JSON: stores made by recipes with the same description have the same episodes."""

@@ -1,14 +1,15 @@
-"""Makes registered environments by id, those of this package's families among them."""
+"""Makes registered environments by id, this package's own among them."""
 
 import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from decision_rnn.environments import memory, ogbench
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import warn
 
@@ -17,25 +18,13 @@ EPISODES_AT_ONCE = "episodes_at_once"
 """The key of an environment's `metadata` with the most episodes that evaluation should step together, where one
 environment takes much memory or long to make."""
 
-FAMILIES: dict[re.Pattern[str], Callable[[re.Match[str]], None]] = {}
-"""Functions that register an environment of a family with Gymnasium, by the pattern of their ids."""
+
+EXTRAS = ("ogbench", "popgym")
+"""Packages of environments, each an extra of this one."""
 
 
 class MissingEnvironmentError(InputError):
     """An environment is not registered, or cannot be made here."""
-
-
-def environment_family(pattern: str) -> Callable[[Callable[[re.Match[str]], None]], Callable[[re.Match[str]], None]]:
-    """Decorator of a function that registers, with Gymnasium, the environment whose id matches `pattern`.
-
-    It is called when such an id is first asked for, and may import a package that the environment needs.
-    """
-
-    def add(register: Callable[[re.Match[str]], None]) -> Callable[[re.Match[str]], None]:
-        FAMILIES[re.compile(pattern)] = register
-        return register
-
-    return add
 
 
 def check_id(environment_id: Any, where: str) -> str:
@@ -45,19 +34,18 @@ def check_id(environment_id: Any, where: str) -> str:
     return environment_id
 
 
+def _register(environment_id: str) -> None:
+    """Register an environment of ours; ModuleNotFoundError if the package that it needs is missing."""
+    if environment_id not in gymnasium.registry:
+        memory.register(environment_id)
+        ogbench.register(environment_id)
+
+
 def registered(environment_id: str | None) -> EnvSpec | None:
     """The spec of a registered environment; None if there is none, or the package that it needs is missing."""
     with contextlib.suppress(ModuleNotFoundError):
         _register(environment_id or "")
     return gymnasium.registry.get(environment_id or "")
-
-
-def _register(environment_id: str) -> None:
-    """Register an environment of a family; ModuleNotFoundError if the package that it needs is missing."""
-    if environment_id not in gymnasium.registry:
-        for pattern, register in FAMILIES.items():
-            if match := pattern.fullmatch(environment_id):
-                register(match)
 
 
 def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.Env:
@@ -66,40 +54,36 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
     MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written. `settings` are arguments of
     `gymnasium.make`, such as a render mode; they never come from a dataset.
 
-    Raises MissingEnvironmentError if the environment cannot be made here, or is None. Only registered ids are made:
-    others could name a module to import.
+    Raises:
+        MissingEnvironmentError: If the environment cannot be made here, or is None. Only registered ids are made:
+            others could name a module to import.
     """
-    if environment_id is None:
-        raise MissingEnvironmentError(
-            "the data name no environment, in which an agent could play: act in your own loop (EnvironmentActor, or an "
-            "exported policy)"
-        )
     import mujoco  # here: the import is slow, and listing datasets does not need it
 
-    try:
-        _register(environment_id)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        raise MissingEnvironmentError(
-            f"{environment_id} needs the package {package}: pip install 'decision-rnn[{package}]'"
-        ) from None
-    if environment_id not in gymnasium.registry:
-        raise MissingEnvironmentError(
-            f"there is no environment {environment_id!r} here: "
-            f"{did_you_mean(environment_id, gymnasium.registry, likeness=0.8)}install the package that registers it, "
-            "and name a module that does so when it is imported with --plugins MODULE"
-        )
     if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own
         mujoco.set_mju_user_warning(_report_mujoco)
     try:
+        _register(environment_id or "")
+        if environment_id not in gymnasium.registry:
+            raise gymnasium.error.UnregisteredEnv
         with warnings.catch_warnings():
             # A dataset is evaluated in the version that it was collected in, even if there is a newer one.
             warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
             return gymnasium.make(environment_id, disable_env_checker=True, **settings)
     except Exception as error:  # the environment's code can raise anything
-        raise MissingEnvironmentError(
-            f"the environment {environment_id} cannot be made here ({one_line(error)}): fix its package"
-        ) from error
+        remedy = _remedy(environment_id, error)
+        raise MissingEnvironmentError(f"there is no environment {environment_id!r} here: {remedy}") from error
+
+
+def _remedy(environment_id: str | None, error: Exception) -> str:
+    if environment_id is None:
+        return "the data name none. An agent can act in your own loop (EnvironmentActor, or an exported policy)"
+    if isinstance(error, gymnasium.error.UnregisteredEnv):
+        suggestion = did_you_mean(environment_id, gymnasium.registry, likeness=0.8)
+        return f"{suggestion}Name a module that registers it with --plugins MODULE"
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return f"pip install 'decision-rnn[{error.name}]'"
+    return one_line(error)
 
 
 @contextlib.contextmanager

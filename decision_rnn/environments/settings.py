@@ -50,30 +50,29 @@ def check_environment(
         settings: The dataset's settings besides the id (`DatasetSpec.environment_settings`): if they differ from the
             registered ones, it is another environment.
     """
+    fault = None
     try:
         layouts_of(environment_spaces(environment_id), str(environment_id))
-    except InputError as error:
-        declared = f" (the dataset requires {', '.join(map(repr, requirements)):.300})" if requirements else ""
-        raise type(error)(f"{error}{declared}") from None
-    altered = describe_alteration(environment_id, settings)
-    if altered:
-        raise InputError(
-            f"the data were collected in {environment_id} with {altered}, and agents are evaluated in the registered "
-            f"one: register that environment under an id of its own and name it in the dataset"
-        )
-    assert environment_id is not None  # it has been made
+        if altered := describe_alteration(environment_id, settings):
+            fault = f"the data were collected in {environment_id} with {altered}. Register that under an id of its own"
+    except MissingEnvironmentError as error:
+        required = ", ".join(map(repr, requirements))
+        fault = f"{error} (the dataset requires {required:.300})" if requirements else str(error)
+    if fault is not None or environment_id is None:
+        raise InputError(fault)
     return environment_id
 
 
 def describe_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> str | None:
     """How a dataset's settings differ from those of the registered environment; None if they do not, or are not
     known."""
-    if settings is None or environment_id is None or registered(environment_id) is None:
+    spec = registered(environment_id)
+    if settings is None or spec is None:
         return None
-    altered = _first_difference(settings, registered_settings(environment_id))
+    altered = _first_difference(settings, settings_of(spec))
     if altered is not None:  # a registered function may wrap what it makes, or give it a time limit
         with contextlib.suppress(MissingEnvironmentError), open_environments(environment_id) as (environment,):
-            if _first_difference(settings, settings_of(environment)[1] or {}) is None:
+            if environment.spec is None or _first_difference(settings, settings_of(environment.spec)) is None:
                 return None
     return altered
 
@@ -85,26 +84,12 @@ def _first_difference(settings: dict[str, Any], expected: dict[str, Any]) -> str
     return None
 
 
-def registered_settings(environment_id: str) -> dict[str, Any]:
-    """The settings of a registered environment, in plain JSON: `kwargs`, `max_episode_steps`, `additional_wrappers`.
+def settings_of(spec: EnvSpec) -> dict[str, Any]:
+    """The settings of an environment besides its id, in plain JSON: `kwargs`, `max_episode_steps` and
+    `additional_wrappers`, without what changes neither observations, actions nor rewards.
 
     Gymnasium's own `EnvSpec.to_json` refuses environments whose entry point is a class.
     """
-    spec = registered(environment_id)
-    assert spec is not None, environment_id
-    return _settings(spec)
-
-
-def settings_of(environment: gymnasium.Env) -> tuple[str, dict[str, Any]] | tuple[None, None]:
-    """The id and the settings of an existing environment, in the form of `registered_settings`; None if it has no id.
-
-    Wrappers that change neither observations, actions nor rewards are left out.
-    """
-    spec = environment.spec
-    return (None, None) if spec is None else (spec.id, _settings(spec))
-
-
-def _settings(spec: EnvSpec) -> dict[str, Any]:
     settings = {
         "kwargs": {key: value for key, value in spec.kwargs.items() if key not in RENDERING_ARGUMENTS},
         "max_episode_steps": spec.max_episode_steps,

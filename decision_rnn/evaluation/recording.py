@@ -97,7 +97,7 @@ def record(
             raise InputError(
                 f"{type(environment).__name__} is not an environment: give a Gymnasium id or a gymnasium.Env"
             )
-        environment_id, settings = settings_of(environment)
+        spec = environment.spec
         _warn_of_alterations(environment, name)
         if append and SOURCES["local"].folder(name).is_dir():
             seed += open_dataset(name).store.num_episodes
@@ -110,8 +110,8 @@ def record(
         store = write_store(
             name,
             finished,
-            environment_id,
-            environment_settings=settings,
+            None if spec is None else spec.id,
+            environment_settings=None if spec is None else settings_of(spec),
             append=append,
             observation_space=environment.observation_space,
             action_space=environment.action_space,
@@ -122,16 +122,15 @@ def record(
 
 def _warn_of_alterations(environment: gymnasium.Env, name: str) -> None:
     """Warn if agents trained on data of this environment cannot be evaluated in a registered one."""
-    environment_id, settings = settings_of(environment)
-    altered = describe_alteration(environment_id, settings)
-    if environment_id is None:
+    spec = environment.spec
+    if spec is None:
         warn(
             f"{type(environment.unwrapped).__name__} was not made by an id: agents trained on {name} are not "
             "evaluated, unless you register it (gymnasium.register) and record in what gymnasium.make returns"
         )
-    elif altered:
+    elif altered := describe_alteration(spec.id, settings_of(spec)):
         warn(
-            f"agents trained on {name} are not evaluated in {environment_id} as it is registered, since this one has "
+            f"agents trained on {name} are not evaluated in {spec.id} as it is registered, since this one has "
             f"{altered}: register a function that makes this one under an id of its own and record in that, or train "
             "with evaluation.episodes 0"
         )

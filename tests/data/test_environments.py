@@ -100,7 +100,7 @@ def test_write_store_works_without_the_environment(
     dataset = open_dataset("local/plant")
     assert dataset.spec.environment_id == store.environment_id == "factory/Plant-v0"
     text = format_info(dataset)
-    assert "no environment 'factory/Plant-v0' here" in text
+    assert "no environment 'factory/Plant-v0'" in text
 
 
 @pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])

@@ -18,8 +18,7 @@ from decision_rnn.data.sources.ogbench import RECIPES, ogbench_recipe
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench import environment as environment_module
-from decision_rnn.environments.ogbench.mazes import Oracle
-from decision_rnn.environments.ogbench.recipe import OGBenchRecipe
+from decision_rnn.environments.ogbench.recipes import MazeOracle, OGBenchRecipe
 from decision_rnn.environments.registry import episodes_at_once, make_environment
 from decision_rnn.evaluation.video import watched_environment
 
@@ -199,10 +198,11 @@ def test_environment_has_its_goals_and_each_of_five_tasks(folders: Path) -> None
         again, _ = environment.reset(seed=seed)
         assert all(np.array_equal(again[key], observation[key]) for key in observation)
     np.testing.assert_array_equal(np.random.get_state()[1], before)
-    oracle, over, reward, steps = Oracle(inner), False, 0.0, 0
+    oracle, over, reward, steps = MazeOracle(RECIPES[NAME]), False, 0.0, 0
+    oracle.environment = inner
     while not over:
         assert reward == 0
-        _, reward, over, truncated, info = environment.step(oracle.direction().astype(np.float32))
+        _, reward, over, truncated, info = environment.step(oracle.act(None).astype(np.float32))
         steps += 1
     assert (reward, truncated, info["success"]) == (1.0, False, 1.0)
     assert steps < 1000

@@ -13,15 +13,17 @@ from decision_rnn import InputError, open_dataset
 from decision_rnn.data import collect as collection
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.ogbench import write_ogbench
+from decision_rnn.data.sources.ogbench import RECIPES
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
-from decision_rnn.environments.ogbench.mazes import Oracle
+from decision_rnn.environments.ogbench.recipes import MazeOracle
 from decision_rnn.environments.ogbench.rewards import relabelled
 from decision_rnn.environments.registry import make_environment
 
 pytest.importorskip("ogbench")
 pytestmark = pytest.mark.usefixtures("folders")
 
+STITCH = RECIPES["ogbench/pointmaze-medium-stitch-v0"]
 ROWS = 40
 """Of each of the two episodes of a file."""
 
@@ -156,9 +158,16 @@ def test_single_task_in_a_maze_ends_with_the_reward_of_its_goal() -> None:
     state, _ = environment.reset(seed=5)
     assert environment.unwrapped.cur_task_id == 2
     np.testing.assert_array_equal(environment.reset(seed=5)[0], state)
-    oracle, states, actions, rewards, over = Oracle(environment.unwrapped), [state], [], [], False
+    oracle, states, actions, rewards, over = (
+        MazeOracle(RECIPES["ogbench/pointmaze-medium-stitch-v0"]),
+        [state],
+        [],
+        [],
+        False,
+    )
+    oracle.environment = environment.unwrapped
     while not over:
-        actions.append(oracle.direction().astype(np.float32))
+        actions.append(oracle.act(None).astype(np.float32))
         state, reward, over, truncated, info = environment.step(actions[-1])
         states.append(state)
         rewards.append(reward)

@@ -56,13 +56,11 @@ def test_episodes_together_are_those_played_alone() -> None:
             [int(row % 2 == 0 or observation[2] > 0) for row, observation in zip(rows, current, strict=True)]
         )
 
-    lengths = np.zeros(4, int)
     for step in play_together(environments, observations, policy):
         for row, action in zip(step.rows, step.actions, strict=True):
             actions[row].append(int(action))
-        lengths[step.rows] += 1
         rows = step.rows[~step.over]
-    assert len(set(lengths.tolist())) > 1
+    assert len({len(taken) for taken in actions}) > 1
     for seed, taken in enumerate(actions):
         environment = gymnasium.make(CARTPOLE)
         environment.reset(seed=seed)
@@ -85,21 +83,16 @@ def test_episode_is_that_of_the_environment_stepped_by_hand() -> None:
         assert (episode.terminated, episode.truncated, episode.seed) == (terminated, truncated, 5 + number)
 
 
-def test_environment_may_return_the_same_array_at_every_step() -> None:
-    episode = play_episode(Counter(), lambda *_: np.ones(1), seed=3)
-    assert episode.observations.tolist() == [[0], [1], [2], [3]]
-    assert (episode.terminated, episode.truncated, episode.rewards.tolist()) == (True, False, [1, 1, 1])
-
-
-def test_policy_gets_the_previous_reward_and_whether_an_episode_begins() -> None:
+def test_policy_gets_the_previous_reward_and_the_beginning() -> None:
     calls: list[Any] = []
 
     def act(observation: np.ndarray, reward: float, begins: bool) -> np.ndarray:
         calls.append((float(observation[0]), reward, begins))
         return observation / 10
 
-    lengths = [len(episode.rewards) for episode in take(play(Counter(), act, seed=2), 2, None, "playing")]
-    assert lengths == [2, 3]
+    first, second = take(play(Counter(), act, seed=2), 2, None, "playing")
+    assert first.observations.tolist() == [[0], [1], [2]]  # although the environment changes its array in place
+    assert (first.terminated, first.truncated, len(second.rewards)) == (True, False, 3)
     assert calls[0] == calls[2] == (0, 0, True)
     assert [begins for *_, begins in calls] == [True, False, True, False, False]
     np.testing.assert_allclose([reward for _, reward, _ in calls], [0, 0, 0, 0, 0.1])
@@ -121,21 +114,15 @@ def test_episode_is_cut_after_the_step_limit() -> None:
     assert (len(episode.rewards), episode.terminated, episode.truncated) == (4, False, True)
 
 
-@pytest.mark.parametrize(
-    ("action", "name"),
-    [(np.zeros(2), r"\(2,\)"), (0.5, r"\(\)"), ((np.ones(1), None), "alone"), (["fast"], "fast"), ([np.nan], "nan")],
-)
-def test_faulty_action_is_named_and_not_taken(action: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("action", [np.zeros(2), 0.5, (np.ones(1), None), [np.nan]])
+def test_faulty_action_is_refused_and_not_taken(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counter, "step", lambda *_: pytest.fail("it steps"))
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError, match=r"shape \(1,\)"):
         play_episode(Counter(), lambda *_: action, seed=3)
 
 
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [(([np.inf], 1.0), "entry 0 is inf"), (([1.0], np.nan), "reward.*nan"), (([1.0], [1.0, 2.0]), "one number")],
-)
-def test_faulty_step_is_named(step: tuple[Any, Any], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("step", "name"), [(([np.inf], 1.0), "observations"), (([1.0], np.nan), "rewards")])
+def test_number_that_is_not_finite_is_refused(step: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counter, "step", lambda *_: (np.array(step[0]), step[1], True, False, {}))
     with pytest.raises(InputError, match=name):
         play_episode(Counter(), lambda *_: np.ones(1), seed=3)

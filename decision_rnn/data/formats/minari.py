@@ -27,7 +27,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.registry import check_id as check_environment_id
 from decision_rnn.environments.registry import registered
-from decision_rnn.environments.settings import RENDERING_ARGUMENTS, describe_alteration, registered_settings
+from decision_rnn.environments.settings import RENDERING_ARGUMENTS, describe_alteration, settings_of
 from decision_rnn.utils.errors import InputError, cannot_write, one_line
 from decision_rnn.utils.files import new_directory
 
@@ -78,10 +78,10 @@ def write_minari(dataset_id: str, store: EpisodeStore, spec: DatasetSpec) -> Non
     if store.environment_id is not None:
         description = json.loads(EnvSpec(store.environment_id).to_json()) | (spec.environment_settings or {})
         altered = describe_alteration(store.environment_id, spec.environment_settings)
-        if altered is None and registered(store.environment_id) is not None:
-            description |= registered_settings(store.environment_id)
+        if altered is None and (known := registered(store.environment_id)) is not None:
+            description |= settings_of(known)
             with contextlib.suppress(ValueError):  # it was registered with a class, which JSON cannot name
-                description = json.loads(gymnasium.spec(store.environment_id).to_json())
+                description = json.loads(known.to_json())
         environment = dict.fromkeys(("env_spec", "eval_env_spec"), json.dumps(description))
     metadata = {
         "dataset_id": dataset_id,

@@ -22,7 +22,7 @@ from decision_rnn.data.sources.contract import Source, refuse_path, register_sou
 from decision_rnn.data.spaces import described_spaces, layouts_of
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.registry import check_id, registered
-from decision_rnn.environments.settings import known_spaces, registered_settings
+from decision_rnn.environments.settings import known_spaces, settings_of
 from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 
@@ -267,8 +267,8 @@ def _traits_of(
 ) -> dict[str, Any]:
     """What must agree for episodes to be in one dataset; None for what is not known."""
     settings = source.get("environment_settings")
-    if settings is None and environment_id is not None and registered(environment_id) is not None:
-        settings = registered_settings(environment_id)
+    if settings is None and (spec := registered(environment_id)) is not None:
+        settings = settings_of(spec)
     plain = json.loads(json.dumps(settings or {}, default=repr))
     return {
         "environment": (environment_id, {key: value for key, value in plain.items() if value}),

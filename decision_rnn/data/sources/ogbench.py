@@ -17,9 +17,7 @@ from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
-from decision_rnn.environments.ogbench.manipulation import ManipulationRecipe
-from decision_rnn.environments.ogbench.mazes import MazeRecipe
-from decision_rnn.environments.ogbench.recipe import OGBenchRecipe
+from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.ogbench.rewards import relabelled
 from decision_rnn.environments.registry import open_environments
 from decision_rnn.utils.errors import InputError, did_you_mean
@@ -37,13 +35,13 @@ def _recipe(task: str, kind: str) -> OGBenchRecipe:
         "kind": kind,
     }
     if kind == "stitch":
-        return MazeRecipe(**settings, episodes=5_000, length=200)
+        return OGBenchRecipe(**settings, episodes=5_000, length=200)
     if task == "pointmaze-giant":
-        return MazeRecipe(**settings, episodes=500, length=2_000)
+        return OGBenchRecipe(**settings, episodes=500, length=2_000)
     if kind == "navigate":
-        return MazeRecipe(**settings, episodes=1_000)
+        return OGBenchRecipe(**settings, episodes=1_000)
     episodes = {"cube-triple": 3_000, "puzzle-4x5": 3_000, "cube-quadruple": 5_000, "puzzle-4x6": 5_000}
-    return ManipulationRecipe(**settings, episodes=episodes.get(task, 1_000), version=2 if task == "scene" else 1)
+    return OGBenchRecipe(**settings, episodes=episodes.get(task, 1_000), version=2 if task == "scene" else 1)
 
 
 RECIPES = {

@@ -10,10 +10,10 @@ import re
 
 import gymnasium
 
-from decision_rnn.environments.registry import environment_family, registered
-
 TMAZE_STEPS = (9, 30, 90, 270, 900)
 """The lengths of T-Maze that are listed and registered on import; all others exist too."""
+TMAZE = re.compile(r"decision_rnn/TMaze-([3-9]|[1-9][0-9]{1,8})-v0")
+PREVIOUS = re.compile(r"decision_rnn/RepeatPrevious-([1-9][0-9]{0,3})-v0")
 
 
 def tmaze_id(steps: int) -> str:
@@ -26,35 +26,25 @@ def previous_id(k: int) -> str:
     return f"decision_rnn/RepeatPrevious-{k}-v0"
 
 
-@environment_family(r"decision_rnn/TMaze-([3-9]|[1-9][0-9]{1,8})-v0")
-def register_tmaze(match: re.Match[str]) -> None:
-    """Register a T-Maze."""
-    entry = "decision_rnn.environments.memory.tmaze:TMaze"
-    gymnasium.register(match[0], entry, kwargs={"steps": int(match[1])}, max_episode_steps=int(match[1]))
+def register(environment_id: str) -> None:
+    """Register the environment if it is one of these tasks; ModuleNotFoundError if it needs POPGym without `popgym`."""
+    if match := TMAZE.fullmatch(environment_id):
+        steps = int(match[1])
+        entry = "decision_rnn.environments.memory.tmaze:TMaze"
+        gymnasium.register(environment_id, entry, kwargs={"steps": steps}, max_episode_steps=steps)
+    elif match := PREVIOUS.fullmatch(environment_id):
+        importlib.import_module("popgym")
+        k = int(match[1])  # dealt from one deck of 52 cards and one more for every 32 of k, as at POPGym's levels
+        entry = "popgym.envs.repeat_previous:RepeatPrevious"
+        gymnasium.register(environment_id, entry, kwargs={"k": k, "num_decks": 1 + k // 32})
+    elif environment_id.startswith("popgym-"):
+        importlib.import_module("popgym")  # registers its environments
 
 
-@environment_family(r"decision_rnn/RepeatPrevious-([1-9][0-9]{0,3})-v0")
-def register_previous(match: re.Match[str]) -> None:
-    """Register RepeatPrevious, dealt from one deck of 52 cards and one more for every 32 of its k, as at POPGym's
-    levels."""
-    importlib.import_module("popgym")
-    settings = {"k": int(match[1]), "num_decks": 1 + int(match[1]) // 32}
-    gymnasium.register(match[0], "popgym.envs.repeat_previous:RepeatPrevious", kwargs=settings)
-
-
-@environment_family(r"popgym-\w+-v0")
-def register_popgym(match: re.Match[str]) -> None:
-    """Import POPGym, which registers its environments."""
-    importlib.import_module("popgym")
-
-
-@environment_family(r"decision_rnn/DarkKeyToDoor-v0")
-def register_dark_key_to_door(match: re.Match[str]) -> None:
-    """Register Dark Key-to-Door, of 400 inner episodes of 50 steps."""
-    gymnasium.register(
-        match[0], "decision_rnn.environments.memory.dark_key_to_door:DarkKeyToDoor", max_episode_steps=20_000
-    )
-
-
-for _id in (*map(tmaze_id, TMAZE_STEPS), "decision_rnn/DarkKeyToDoor-v0"):
-    registered(_id)
+for _steps in TMAZE_STEPS:
+    register(tmaze_id(_steps))
+gymnasium.register(
+    "decision_rnn/DarkKeyToDoor-v0",
+    "decision_rnn.environments.memory.dark_key_to_door:DarkKeyToDoor",
+    max_episode_steps=20_000,
+)

@@ -6,7 +6,6 @@ one room. The data are scripted as in corl-team/ad-eps: an agent that knows the 
 history from random actions to none (Zisman et al. 2023).
 """
 
-from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from itertools import permutations
@@ -22,8 +21,6 @@ STEPS = 50
 EPISODES = 400
 """Inner episodes of a history in evaluation: four times as many as in the longest of the data."""
 TRAINING_TASKS = 500
-NOISY_SHARE = 0.9
-"""The part of a history over which the noise of its actions decays to none."""
 STAY, UP, RIGHT, DOWN, LEFT = range(5)
 MOVES = {STAY: (0, 0), UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 
@@ -91,8 +88,7 @@ class DarkKeyToDoor(gymnasium.Env[np.ndarray, Any]):
         if self.time % STEPS == 0:
             info["episode_return"] = self.earned
             self._begin()
-        over = self.time == STEPS * self.episodes
-        return self._observation(rewarded), rewarded / self.episodes, False, over, info
+        return self._observation(rewarded), rewarded / self.episodes, False, self.time == STEPS * self.episodes, info
 
     def _observation(self, rewarded: int) -> np.ndarray:
         return np.array([*self.place, rewarded, self.time % STEPS == 0], np.int64)
@@ -100,22 +96,9 @@ class DarkKeyToDoor(gymnasium.Env[np.ndarray, Any]):
 
 def approach(room: DarkKeyToDoor) -> int:
     """The scripted action: to the row of the key and then to its column, then so to the door, and stay there."""
-    if room.goal is None:
-        return STAY
-    (row, column), (goal_row, goal_column) = room.place, room.goal
+    (row, column), (goal_row, goal_column) = room.place, room.goal or room.place
     if row != goal_row:
         return DOWN if goal_row > row else UP
     if column != goal_column:
         return RIGHT if goal_column > column else LEFT
-    return STAY  # on the key, where an inner episode has begun: it is taken by any step that ends there
-
-
-def noisy_history(index: int, generator: np.random.Generator) -> tuple[DarkKeyToDoor, Callable[[], int]]:
-    """The history with this index: its environment and its policy, from random to scripted actions."""
-    room = DarkKeyToDoor(int(generator.integers(50, 101)), tasks()[index])
-    decay = NOISY_SHARE * STEPS * room.episodes
-
-    def act() -> int:
-        return int(generator.integers(5)) if generator.random() < 1 - room.time / decay else approach(room)
-
-    return room, act
+    return STAY  # perhaps on the key, where an inner episode has begun: it is taken by any step that ends there

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.environments.memory.dark_key_to_door import TRAINING_TASKS, noisy_history
+from decision_rnn.environments.memory.dark_key_to_door import STEPS, TRAINING_TASKS, DarkKeyToDoor, approach, tasks
 from decision_rnn.environments.memory.popgym import EXPERTS
 from decision_rnn.environments.memory.tmaze import TMaze, turn
 from decision_rnn.environments.playing import play_episode
@@ -73,10 +73,17 @@ class POPGymRecipe(ScriptedRecipe):
 
 @dataclass(frozen=True, kw_only=True)
 class DarkKeyToDoorRecipe(ScriptedRecipe):
-    """A history for each training task, played by an agent that becomes the expert."""
+    """A history for each training task, of 50 to 100 inner episodes: the noise of the expert's actions decays over nine
+    tenths of it, from random ones to none."""
 
     chunk = 2
     episodes: int | None = TRAINING_TASKS
 
     def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Act]:
-        return noisy_history(index, generator)
+        room = DarkKeyToDoor(int(generator.integers(50, 101)), tasks()[index])
+        decay = 0.9 * STEPS * room.episodes
+
+        def act() -> int:
+            return int(generator.integers(5)) if generator.random() < 1 - room.time / decay else approach(room)
+
+        return room, act

@@ -50,10 +50,9 @@ class TMaze(gymnasium.Env[np.ndarray, Any]):
             self.y = up
         elif not up:
             self.x = min(max(self.x + right, 0), self.corridor)
-        turned = self.y != 0
-        truncated = not turned and self.time == self.corridor + 2
+        truncated = self.y == 0 and self.time == self.corridor + 2
         success = self.y == self.goal
-        return self._observation(0), float(success), turned, truncated, {"success": success}
+        return self._observation(0), float(success), self.y != 0, truncated, {"success": success}
 
     def _observation(self, hint: int) -> np.ndarray:
         flag = self.x == self.corridor and self.y == 0

@@ -1,9 +1,7 @@
 """Tasks of OGBench (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2025): its environments, with
 goals in the observation or with a reward for one goal, and recipes that make its data again.
 
-Recipes are those of `data_gen_scripts` of its repository with the settings of `commands.sh`, of which the package
-contains the environments and the oracles. Theirs are not seeded, so that no file made by them can be made twice. They
-cover the tasks whose oracles are scripted: point mazes, cubes, scene and puzzles.
+They cover the tasks whose oracles are scripted: point mazes, cubes, scene and puzzles.
 """
 
 import importlib
@@ -14,33 +12,38 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-from decision_rnn.environments.registry import environment_family
-
 
 class Task(NamedTuple):
-    """A task of OGBench: the sizes of a state and an action, the largest number of steps of an episode, and the number
-    of parts of which its goals consist, such as cubes in their places."""
+    """A task of OGBench: the sizes of a state and an action, the largest number of steps of an episode, and the numbers
+    of objects that its goals place."""
 
     states: int
     actions: int
     steps: int
-    parts: int
+    cubes: int = 0
+    buttons: int = 0
+    sliders: int = 0
+
+    @property
+    def parts(self) -> int:
+        """The number of parts of which a goal consists, such as cubes in their places."""
+        return max(self.cubes + self.buttons + self.sliders, 1)
 
 
 TASKS = {
-    "pointmaze-medium": Task(2, 2, 1000, 1),
-    "pointmaze-large": Task(2, 2, 1000, 1),
-    "pointmaze-giant": Task(2, 2, 1000, 1),
-    "pointmaze-teleport": Task(2, 2, 1000, 1),
-    "cube-single": Task(28, 5, 200, 1),
-    "cube-double": Task(37, 5, 500, 2),
-    "cube-triple": Task(46, 5, 1000, 3),
-    "cube-quadruple": Task(55, 5, 1000, 4),
-    "scene": Task(40, 5, 750, 5),
-    "puzzle-3x3": Task(55, 5, 500, 9),
-    "puzzle-4x4": Task(83, 5, 500, 16),
-    "puzzle-4x5": Task(99, 5, 1000, 20),
-    "puzzle-4x6": Task(115, 5, 1000, 24),
+    "pointmaze-medium": Task(2, 2, 1000),
+    "pointmaze-large": Task(2, 2, 1000),
+    "pointmaze-giant": Task(2, 2, 1000),
+    "pointmaze-teleport": Task(2, 2, 1000),
+    "cube-single": Task(28, 5, 200, cubes=1),
+    "cube-double": Task(37, 5, 500, cubes=2),
+    "cube-triple": Task(46, 5, 1000, cubes=3),
+    "cube-quadruple": Task(55, 5, 1000, cubes=4),
+    "scene": Task(40, 5, 750, cubes=1, buttons=2, sliders=2),
+    "puzzle-3x3": Task(55, 5, 500, buttons=9),
+    "puzzle-4x4": Task(83, 5, 500, buttons=16),
+    "puzzle-4x5": Task(99, 5, 1000, buttons=20),
+    "puzzle-4x6": Task(115, 5, 1000, buttons=24),
 }
 """By name. Every task has five goals."""
 SINGLE = r"-singletask(?:-task[1-5])?"
@@ -49,7 +52,7 @@ ORACLE = "-oraclerep"
 """Name suffix of the variants whose goals have only what is to be reached, not the whole state."""
 ID = re.compile(rf"decision_rnn/ogbench-({'|'.join(TASKS)})({SINGLE}|{ORACLE})?-v0")
 ARM = 19
-"""Where objects begin in the state of a task with an arm."""
+"""Where objects begin in the state of a task with an arm: 9 entries a cube, 4 a button, then 2 a slider."""
 
 
 def environment_id(task: str) -> str:
@@ -75,32 +78,24 @@ def task_spaces(task: str) -> tuple[Dict | Box, Box]:
     return Dict(achieved_goal=goal, desired_goal=goal, observation=state), actions
 
 
-def oracle_entries(task: str) -> list[int]:
+def oracle_entries(name: str) -> list[int]:
     """The entries of a task's state that are OGBench's oracle representation of a goal: the position in a maze, the
     positions of cubes, which buttons are lit, and how far drawer and window are open."""
-    family, parts = task.partition("-")[0], TASKS[task].parts
-    if family == "pointmaze":
+    if name.startswith("pointmaze"):
         return [0, 1]
-    cubes, buttons = object_counts(family, parts)
-    positions = [ARM + 9 * cube + axis for cube in range(cubes) for axis in range(3)]
-    lit = [ARM + 9 * cubes + 4 * button + 1 for button in range(buttons)]
-    states = TASKS[task].states
-    return [*positions, *lit, *((states - 4, states - 2) if family == "scene" else ())]
+    task = TASKS[name]
+    positions = [ARM + 9 * cube + axis for cube in range(task.cubes) for axis in range(3)]
+    lit = [ARM + 9 * task.cubes + 4 * button + 1 for button in range(task.buttons)]
+    return positions + lit + [task.states - 2 * slider for slider in range(task.sliders, 0, -1)]
 
 
-def object_counts(family: str, parts: int) -> tuple[int, int]:
-    """The numbers of cubes and buttons of a task with an arm whose goals have that many parts."""
-    return {"cube": (parts, 0), "scene": (1, 2), "puzzle": (0, parts)}[family]
-
-
-@environment_family(ID.pattern)
-def register_task(match: re.Match[str]) -> None:
-    """Register a task or a variant of it; ModuleNotFoundError if the package `ogbench` is not installed."""
-    importlib.import_module("ogbench")
-    kind = "GoalEnvironment" if match[2] in (None, ORACLE) else "SingleTaskEnvironment"
-    gymnasium.register(
-        match[0],
-        f"decision_rnn.environments.ogbench.environment:{kind}",
-        kwargs={"task": f"{match[1]}{match[2] or ''}"},
-        max_episode_steps=TASKS[match[1]].steps,
-    )
+def register(environment_id: str) -> None:
+    """Register the environment if it is a task or a variant of it; ModuleNotFoundError without `ogbench`."""
+    if match := ID.fullmatch(environment_id):
+        importlib.import_module("ogbench")
+        gymnasium.register(
+            environment_id,
+            "decision_rnn.environments.ogbench.environment:OGBenchEnvironment",
+            kwargs={"task": f"{match[1]}{match[2] or ''}"},
+            max_episode_steps=TASKS[match[1]].steps,
+        )

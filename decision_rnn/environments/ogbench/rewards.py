@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.environments.ogbench import ARM, TASKS, object_counts
+from decision_rnn.environments.ogbench import ARM, TASKS
 from decision_rnn.environments.ogbench.environment import global_generator, make, seeded
 
 OBJECTS = 14
@@ -43,18 +43,16 @@ def relabelled(episodes: Iterable[Episode], task: str, single: str) -> Iterator[
         yield replace(episode, observations=states, rewards=dataset["rewards"].astype(np.float64))
 
 
-def simulated(task: str, states: np.ndarray) -> dict[str, np.ndarray]:
+def simulated(name: str, states: np.ndarray) -> dict[str, np.ndarray]:
     """What OGBench computes rewards from, for states (n, size): `qpos`, positions of the simulation, zero where no goal
     depends on them, and `button_states` (n, buttons)."""
-    family, parts = task.partition("-")[0], TASKS[task].parts
-    if family == "pointmaze":
+    if name.startswith("pointmaze"):
         return {"qpos": states}
-    cubes, buttons = object_counts(family, parts)
-    qpos = np.zeros((len(states), OBJECTS + 7 * cubes + buttons + 2))
-    for cube in range(cubes):
-        qpos[:, OBJECTS + 7 * cube :][:, :3] = states[:, ARM + 9 * cube :][:, :3] / SCALE + CENTRE
-    if family == "scene":
-        qpos[:, -2:] = states[:, [-4, -2]] / SLIDERS
-    begin = ARM + 9 * cubes
-    lit = states[:, begin : begin + 4 * buttons].reshape(len(states), buttons, 4)[..., :2].argmax(-1)
-    return {"qpos": qpos, "button_states": lit}
+    task, count = TASKS[name], len(states)
+    qpos = np.zeros((count, OBJECTS + 7 * task.cubes + task.buttons + 2))
+    cubes, buttons, sliders = np.split(states[:, ARM:], [9 * task.cubes, 9 * task.cubes + 4 * task.buttons], axis=1)
+    for cube in range(task.cubes):
+        qpos[:, OBJECTS + 7 * cube :][:, :3] = cubes[:, 9 * cube :][:, :3] / SCALE + CENTRE
+    if task.sliders:
+        qpos[:, -2:] = sliders[:, [0, 2]] / SLIDERS
+    return {"qpos": qpos, "button_states": buttons.reshape(count, task.buttons, 4)[..., :2].argmax(-1)}
