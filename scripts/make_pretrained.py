@@ -4,7 +4,7 @@
     python scripts/make_pretrained.py runs/pretrained hopper-medium
 
 The parameters are rounded to half precision before the agent is evaluated, so that its card and results describe what
-is shipped. `--output` defaults to decision_rnn/pretrained.
+is shipped. `--output` defaults to decision_rnn/deploy/pretrained.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from decision_rnn.evaluation.evaluate import score
 from decision_rnn.training.checkpoint import load_agent
 from decision_rnn.utils.files import new_directory, remove_directory
 
-ROOT = Path(__file__).parents[1] / "decision_rnn" / "pretrained"
+ROOT = Path(__file__).parents[1] / "decision_rnn" / "deploy" / "pretrained"
 LARGEST = 2_000_000
 """Maximum size of a shipped agent in bytes."""
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
-from decision_rnn.deploy.browser.page import Subject, server, write_page
+from decision_rnn.deploy.browser import Subject, server, write_page
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.evaluate import evaluation_environment
 from decision_rnn.evaluation.subjects import find_subject, load_subject

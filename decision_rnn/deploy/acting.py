@@ -30,7 +30,7 @@ class ActingLoop(ABC, Generic[State]):
         num_envs: The number of environments, if there is no `env`; None if the first call after a reset determines it.
 
     Raises:
-        InputError: If the environment's spaces are not those that were trained on, or a number is invalid.
+        InputError: If the environment's spaces are not those that were trained on.
     """
 
     observation_layout: Layout
@@ -40,11 +40,13 @@ class ActingLoop(ABC, Generic[State]):
     _state: State
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
-        if num_envs is not None and (not isinstance(num_envs, int | np.integer) or num_envs < 1):
-            raise InputError(f"num_envs is {num_envs!r:.100}: expected a whole number of at least 1")
-        self.num_envs, self._reset_by_next_step, self._expects_done = num_envs, True, False
+        self.num_envs, self._resets_by_next_step, self._expects_done = num_envs, True, False
         if env is not None:
-            self._take_layout(env)
+            self._check_spaces(env)
+            self._expects_done = hasattr(env, "single_observation_space")
+            self.num_envs = env.num_envs if self._expects_done else None
+            mode = env.metadata.get("autoreset_mode", "NextStep")
+            self._resets_by_next_step = getattr(mode, "value", mode) == "NextStep"
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
         self._target = self._target_return  # (num_envs,) after the first call
         self._first: np.ndarray | None = None  # until the number of environments is known
@@ -57,18 +59,9 @@ class ActingLoop(ABC, Generic[State]):
     def step(
         self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target_return: np.ndarray, state: State
     ) -> tuple[np.ndarray, State]:
-        """One step of a batch, without the state that is kept between calls.
-
-        Args:
-            observation: (batch, O) float32.
-            reward: (batch,) float32; ignored where an episode begins.
-            reset: (batch,) bool, true where an episode begins: the state there is ignored.
-            target_return: (batch,) float32, the target return of episodes that begin.
-            state: From `initial_state` or the previous call.
-
-        Returns:
-            Actions, (batch, A), and the state to pass to the next call.
-        """
+        """Actions (batch, A) and the next state, without the state that is kept between calls. Observations (batch, O)
+        and the others (batch,) are float32, `reset` bool: true where an episode begins with that target return, and
+        reward and state are ignored."""
 
     def reset(self, target_return: ArrayLike | None = None, done: ArrayLike | None = None) -> None:
         """Begin an episode: the next observation is its first, and the reward passed with it is ignored.
@@ -87,7 +80,6 @@ class ActingLoop(ABC, Generic[State]):
             return
         mask = np.broadcast_to(np.asarray(done, bool), self._first.shape)
         if target_return is not None:
-            self._check_count(targets.size, len(mask), "target returns")
             self._target_return = self._target = np.where(mask, targets, self._target)
         self._first = self._first | mask
 
@@ -114,13 +106,11 @@ class ActingLoop(ABC, Generic[State]):
         if self._first is None:
             self._begin(count)
         assert self._first is not None
-        if count != len(self._first):
-            raise InputError(f"got {count} observations for {len(self._first)} environments")
         rewards = np.broadcast_to(np.asarray(reward, np.float32), (count,))
         ended = None if done is None else np.broadcast_to(np.asarray(done, bool), (count,))
         if ended is None and self._expects_done and not self._first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
-        by_next_step = self._reset_by_next_step and not single
+        by_next_step = self._resets_by_next_step and not single
         first = self._first if ended is None or by_next_step else self._first | ended
         _check_finite(observations, rewards, first, self.observation_layout)
         actions = self._advance(observations, rewards, first)
@@ -138,81 +128,57 @@ class ActingLoop(ABC, Generic[State]):
 
     def _begin(self, count: int) -> None:
         """Begin an episode in so many environments."""
-        if self.num_envs not in (None, count):
-            raise InputError(f"got {count} observations for {self.num_envs} environments")
-        self._check_count(self._target_return.size, count, "target returns")
         self._target = np.broadcast_to(self._target_return, (count,))
         self._first, self._state = np.ones(count, bool), self.initial_state(count)
 
     def _targets(self, target_return: ArrayLike) -> np.ndarray:
-        try:
-            auto = isinstance(target_return, str) and target_return == "auto"
-            targets = np.asarray(math.inf if auto else target_return, np.float32)
-        except (TypeError, ValueError):
-            raise InputError(f"target_return is {target_return!r:.100}: expected auto or numbers") from None
-        self._check_count(targets.size, self.num_envs or targets.size, "target returns")
+        auto = isinstance(target_return, str) and target_return == "auto"
+        targets = np.asarray(math.inf if auto else target_return, np.float32)
         if not (np.isfinite(targets) | (np.isposinf(targets) & self.limited)).all():
-            raise InputError(
-                f"target_return is {target_return!r:.100}: expected a finite number"
-                + (" or auto" if self.limited else ", since nothing limits the return-to-go")
-            )
-        return targets
-
-    @staticmethod
-    def _check_count(values: int, environments: int, name: str) -> None:
-        if values not in (1, environments):
-            raise InputError(f"got {values} {name} for {environments} environments")
+            expected = "a finite number or auto" if self.limited else "a finite number, as nothing limits the return"
+            raise InputError(f"target_return is {target_return!r:.100}: expected {expected}")
+        return targets if self.num_envs is None else np.broadcast_to(targets, (self.num_envs,))
 
     def _rows(self, observation: ArrayLike) -> tuple[np.ndarray, bool]:
         """Observations as rows, (environments, O) float32, and whether there was only one, without the batch."""
-        layout = self.observation_layout
-        if not layout.flat:
+        layout, environments = self.observation_layout, self.num_envs if self._first is None else len(self._first)
+        if layout.flat:
+            array = np.asarray(observation, np.float32)
+            single = array.ndim == 1 and self.num_envs is None
+            rows = array[None] if single else array
+        else:
             single = self.num_envs is None and layout.holds_one(observation, "the observation")
             row_or_rows = layout.row if single else layout.rows
-            rows = np.atleast_2d(row_or_rows(observation, "the observation"))
-            return rows.astype(np.float32, copy=False), single
-        try:
-            array = np.asarray(observation, np.float32)
-        except (TypeError, ValueError):
-            raise InputError(f"the observation is {observation!r:.100}: expected numbers") from None
-        single = array.ndim == 1 and self.num_envs is None
-        rows = array[None] if single else array
-        if rows.ndim != 2 or not layout.size <= rows.shape[1] <= self.max_observation_dim:
-            expected = tuple(size for size in (self.num_envs, layout.size) if size is not None)
-            raise InputError(f"the observation has shape {array.shape}, expected {expected}")
+            rows = np.atleast_2d(row_or_rows(observation, "the observation")).astype(np.float32, copy=False)
+        expected = (environments or len(rows), layout.size)
+        if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
+            raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")
         return rows, single
 
-    def _take_layout(self, env: Any) -> None:
-        """Check the spaces of an environment, and take how many there are and how they are reset."""
-        if not hasattr(env, "metadata") or not hasattr(env, "action_space"):
-            raise InputError(f"env is {env!r:.100}: give what gymnasium.make or make_vec returned")
-        count = env.num_envs if hasattr(env, "single_observation_space") else None
-        if self.num_envs not in (None, count):
-            raise InputError(f"num_envs is {self.num_envs} where the environment has {count}: leave it out")
-        mode = env.metadata.get("autoreset_mode", "NextStep")
-        self._expects_done = count is not None
-        self.num_envs, self._reset_by_next_step = count, getattr(mode, "value", mode) == "NextStep"
+    def _check_spaces(self, env: Any) -> None:
+        """Raise InputError unless the spaces of an environment are those that were trained on."""
         for kind, layout, most in (
             ("observation", self.observation_layout, self.max_observation_dim),
             ("action", self.action_layout, self.action_layout.size),
         ):
-            space = getattr(env, f"single_{kind}_space", None) or getattr(env, f"{kind}_space")
-            other = Layout.of_space(space, f"{kind}s")
-            vectors = layout.flat and other.flat and layout.size <= other.size <= most
+            space = getattr(env, f"single_{kind}_space", getattr(env, f"{kind}_space", None))
+            other = None if space is None else Layout.of_space(space, f"{kind}s")
+            vectors = other is not None and layout.flat and other.flat and layout.size <= other.size <= most
             if other != layout and not vectors:
                 raise InputError(
-                    f"the agent was trained on {kind}s of {layout.size} numbers, where the environment has {space}"
+                    f"env {env!s:.100} has the {kind} space {space}, where the agent was trained on {kind}s of "
+                    f"{layout.size} numbers"
                 )
 
 
 def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, layout: Layout) -> None:
-    """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state.
-    Rewards where an episode begins, (rows,) bool, are ignored."""
+    """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state."""
     # Where all numbers are finite but this overflows, the loop below finds none.
     if math.isfinite(np.vdot(observations, observations)) and math.isfinite(np.vdot(rewards, rewards)):
         return
-    for name, values in (("observation", observations), ("reward", np.where(first, 0, rewards)[:, None])):
-        for row, entry in np.argwhere(~np.isfinite(values)):
-            place = f" of environment {row}" if len(values) > 1 else ""
-            which = "the reward" if name == "reward" else f"entry {numbered(entry, layout.names)} of the observation"
-            raise InputError(f"{which}{place} is {values[row, entry]}: give a finite number; the state is unchanged")
+    values = np.column_stack([observations, np.where(first, 0, rewards)])
+    for row, entry in np.argwhere(~np.isfinite(values)):
+        is_reward = entry == observations.shape[1]
+        name = "the reward" if is_reward else f"entry {numbered(entry, layout.names)} of the observation"
+        place = f" of environment {row}" if len(values) > 1 else ""
+        raise InputError(f"{name}{place} is {values[row, entry]}: give a finite number; the state is unchanged")

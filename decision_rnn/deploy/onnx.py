@@ -14,42 +14,47 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.backbones import State
-from decision_rnn.deploy.description import describe
+from decision_rnn.backbones import State, count_parameters
+from decision_rnn.config import to_dict
+from decision_rnn.data.layouts import Layout
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import check_conditioned, check_limited
+from decision_rnn.evaluation.targets import check_conditioned, check_limited, default_return
 from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError, missing_package, one_line
 from decision_rnn.utils.files import new_file
+from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import AUTO
+from decision_rnn.utils.plugins import plugin_hashes
+from decision_rnn.utils.records import encode_targets
 
-Weights = Literal["float32", "int8"]
-"""How the weights of matrix products are stored."""
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
-TOLERANCE = 1e-4
+TOLERANCE = {"float32": 1e-4, "int8": 0.1}
 """The largest difference from the agent's actions with which a file is written. Most exports stay below 1e-6;
-normalising values close to zero magnifies rounding."""
-INT8_TOLERANCE = 0.1
-"""The same with weights in 8 bits; trained agents stay below 0.04."""
+normalising values close to zero magnifies rounding. With weights in 8 bits, trained agents stay below 0.04."""
 BLOCK = 32
 """Number of weights in 8 bits that share a scale. Larger blocks are no faster."""
-GEMM = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}
-"""ONNX's defaults of the operator that linear layers become."""
+GEMM = {"transA": 0, "transB": 1, "alpha": 1.0, "beta": 1.0}
+"""Attributes of the operator that linear layers become."""
 TRACED = 3
 """Batch size for tracing; a batch size of 1 would be traced as a constant."""
+PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
+SCORES = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
+"""What the file says of every target of an evaluation."""
 
 
 def export_onnx(
@@ -57,7 +62,7 @@ def export_onnx(
     path: Path,
     target_return: float | None = None,
     results: Sequence[Result] = (),
-    weights: Weights = "float32",
+    weights: Literal["float32", "int8"] = "float32",
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
 
@@ -76,78 +81,105 @@ def export_onnx(
 
     Raises:
         InputError: If the packages of the extra `onnx` are not installed, `target_return` is given for an agent trained
-            by cloning, the agent contains something that ONNX cannot express or acts differently in ONNX, or the file
-            cannot be written.
+            by cloning, or the agent contains something that ONNX cannot express or acts differently in ONNX.
     """
     try:
         import onnxscript  # noqa: F401
 
         from decision_rnn.deploy.runtime import Policy
     except ModuleNotFoundError as error:
-        raise InputError(f"an export needs the package {error.name}: pip install 'decision-rnn[onnx]'") from None
+        raise missing_package("an export", error, "onnx") from None
     if target_return is not None:
         check_conditioned(trained.config)
-        if target_return == AUTO:
-            check_limited(trained.config.condition_options)
-        elif not math.isfinite(target_return):
-            raise InputError(f"the target return is {target_return}: it must be auto or finite")
+    if target_return == AUTO:
+        check_limited(trained.config.condition_options)
     agent = copy.deepcopy(trained.agent).cpu().eval()
-    description = {**describe(trained, target_return, results), "weights": weights}
+    description = describe(trained, target_return, results, weights)
     data = _exported(agent, description, trained.config.condition_options.name)
-    limited = trained.config.condition_options.limited
-    difference = largest_difference(agent, Policy(data, str(path)), limited)
-    if not difference <= (TOLERANCE if weights == "float32" else INT8_TOLERANCE):  # also rejects NaN
-        cause = (
-            f"its backbone {trained.config.backbone.name} or objective {trained.config.objective_options.name} may use "
-            "random numbers, or compute what depends on the values or the size of a batch"
+    difference = largest_difference(agent, Policy(data))
+    if not difference <= TOLERANCE[weights]:  # also rejects NaN
+        raise InputError(
+            f"the agent's actions in ONNX, with weights in {weights}, differ by up to {difference:.2g}: backbone and "
+            "objective may not use random numbers, or compute what depends on the values or the size of a batch"
         )
-        remedy = "export it with weights in float32" if weights == "int8" else cause
-        raise InputError(f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; {remedy}")
-    try:
-        with new_file(path) as new:
-            new.write_bytes(data)
-    except OSError as error:
-        raise cannot_write(path, error) from None
+    with new_file(path) as new:
+        new.write_bytes(data)
     settings = trained.config.evaluation
-    if (of_run := describe_acting(window_of(settings), settings.actions)) != describe_acting(None):
+    if (acting := describe_acting(window_of(settings), settings.actions)) != describe_acting(None):
         warn(
-            f"{path.name} carries its state and acts greedily, but the run is evaluated otherwise ({of_run}). Scores "
+            f"{path.name} carries its state and acts greedily, but the run is evaluated otherwise ({acting}). Scores "
             "can differ: evaluate the file itself"
         )
     return difference
 
 
-@torch.inference_mode()
-def largest_difference(agent: DecisionAgent, policy: Any, limited: bool) -> float:
-    """The largest difference between the actions of a policy and of its agent on the same random observations, with
-    actions scaled to [-1, 1].
+def describe(
+    trained: TrainedAgent, target_return: float | None = None, results: Sequence[Result] = (), weights: str = "float32"
+) -> dict[str, Any]:
+    """Environment, spaces, target return, training, scores and versions as JSON values; arguments of `export_onnx`."""
+    config, agent, data = trained.config, trained.agent, trained.provenance
+    layouts = Layout.of_space(data.observation_space, "observations"), agent.action_layout
+    spaces: Any = [{"size": each.size} | ({} if each.flat else {"layout": each.to_json()}) for each in layouts]
+    bounds: Any = gymnasium.spaces.flatten_space(agent.action_space)
+    target = default_return(config, data) if target_return is None else target_return
+    return {
+        "environment_id": data.environment_id,
+        "observation": spaces[0],
+        "action": {**spaces[1], "low": bounds.low.tolist(), "high": bounds.high.tolist()},
+        "observation_index": None if agent.encoder.index is None else agent.encoder.index.tolist(),
+        "target_return": {
+            "input": "target_return",
+            "conditioned": config.takes_target,
+            "default": encode_targets(float(target or 0.0), is_target=True),
+            "auto": config.condition_options.limited,
+        },
+        "training": {
+            "config": to_dict(config),
+            "provenance": asdict(data),
+            "step": trained.step,
+            "seconds": round(trained.seconds, 2),
+            "plugins_sha256": plugin_hashes(config.plugins),
+            "parameters": count_parameters(agent),
+            "backbone_parameters": count_parameters(agent.backbone),
+        },
+        "scores": [
+            {
+                "protocol": asdict(result.protocol),
+                "targets": [{key: getattr(target, key) for key in SCORES} for target in result.targets],
+                "comparable": result.dataset.comparable,
+            }
+            for result in results
+        ],
+        "versions": versions(PACKAGES),
+        "weights": weights,
+    }
 
-    Every row has its own target return and begins a new episode at random, on average every fifty steps. Of discrete
-    actions it is the share that is another, or 0 up to one in a hundred: rounding may turn a choice that is nearly a
-    tie.
-    """
+
+@torch.inference_mode()
+def largest_difference(agent: DecisionAgent, policy: Any) -> float:
+    """The largest difference between the actions of a policy and of its agent, scaled to [-1, 1], on the same random
+    observations, with resets. Of discrete actions it is the share that is another, or 0 up to one in a hundred:
+    rounding may turn a choice that is nearly a tie."""
     generator, batch = torch.Generator().manual_seed(0), TRACED + 2
     scale = float(getattr(agent.condition, "scale", 1.0))
     target = scale * (1 + torch.arange(batch)) / batch * 4
-    if limited:
+    if policy.limited:
         target[-1] = AUTO
     state, memory = agent.initial_state(target), policy.initial_state(batch)
-    worst, others = 0.0, 0
     mean, std = torch.zeros(policy.observation_layout.size), torch.ones(policy.observation_layout.size)
-    seen = slice(None) if agent.encoder.index is None else agent.encoder.index
-    mean[seen], std[seen] = agent.encoder.mean, agent.encoder.std
+    entries = slice(None) if agent.encoder.index is None else agent.encoder.index
+    mean[entries], std[entries] = agent.encoder.mean, agent.encoder.std
+    differences = []
     with one_thread():
         for _ in range(STEPS):
             observation = mean + std * torch.randn(batch, len(mean), generator=generator)
             reward = scale / 1000 * torch.rand(batch, generator=generator)
             reset = torch.rand(batch, generator=generator) < 0.02
             action, state, _ = agent.act(observation, reward, state.reset(agent.initial_state(target), reset))
-            found, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
-            difference = np.abs(found - action.numpy()) / agent.action_scale.radius.numpy()
-            worst = float(np.maximum(worst, difference.max()))  # unlike max(), keeps NaN
-            others += int((difference.max(1) > 0).sum())
-    share = others / (STEPS * batch)
-    return (share if share > 0.01 else 0.0) if agent.action_layout.categorical.all() else worst
+            played, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
+            differences.append(np.abs(played - action.numpy()) / agent.action_scale.radius.numpy())
+    share = float(np.any(differences, axis=2).mean())
+    return (share if share > 0.01 else 0.0) if agent.action_layout.categorical.all() else float(np.max(differences))
 
 
 class _Step(nn.Module):
@@ -157,6 +189,10 @@ class _Step(nn.Module):
         super().__init__()
         self.agent = agent
 
+    def carried(self, state: ActingState) -> State:
+        """The tensors of a state without the target."""
+        return state.flatten()[int(self.agent.condition.takes_target) :]
+
     def forward(
         self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
@@ -165,66 +201,59 @@ class _Step(nn.Module):
         before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
         initial = initial._replace(condition=self.agent.condition.initial_state(target_return))
         action, after, _ = self.agent.act(obs, reward, before.reset(initial, reset))
-        return action, *_carried(self.agent, after)
+        return action, *self.carried(after)
 
 
 def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str) -> bytes:
-    """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state.
-
-    `condition` is the condition's name.
-    """
-    begin = agent.initial_state(torch.zeros(1))
-    initial = _carried(agent, begin)
+    """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state."""
+    step, begin = _Step(agent).requires_grad_(False), agent.initial_state(torch.zeros(1))
+    initial = step.carried(begin)
     number = len(begin.condition) - int(agent.condition.takes_target)
-    conditions = [condition] if number == 1 else [f"{condition}_{i}" for i in range(number)]
-    labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
+    labels = [condition] if number == 1 else [f"{condition}_{i}" for i in range(number)]
+    labels += ["previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     labels += [f"plan_{i}" for i in range(len(begin.plan))]
-    batch = torch.export.Dim("batch", min=1)
-    vector = torch.zeros(TRACED)
-    first = (
-        torch.zeros(TRACED, description["observation"]["size"]),
-        vector,
-        torch.tensor([True, False, True]),
-        vector.clone(),
-    )
-    state: State = tuple(part.repeat_interleave(TRACED, dim=0) for part in initial)
-    shapes = (*({0: batch} for _ in first), tuple({0: batch} for _ in state))
-    outputs = ["actions", *(f"h_out_{label}" for label in labels)]
-    step = _Step(agent).requires_grad_(False)
-    layout = [
+    description["state"] = [
         {
             "input": f"h_in_{label}",
             "output": f"h_out_{label}",
             "dtype": str(part.dtype).removeprefix("torch."),
             "shape": list(part.shape[1:]),
-            "initial": _initial(part[0]),
+            "initial": initial_json(part[0]),
         }
         for label, part in zip(labels, initial, strict=True)
     ]
+    observation, reward = torch.zeros(TRACED, description["observation"]["size"]), torch.zeros(TRACED)
+    first = observation, reward, torch.tensor([True, False, True]), reward.clone()
+    state = tuple(part.repeat_interleave(TRACED, dim=0) for part in initial)
+    batch = {0: torch.export.Dim("batch", min=1)}
+    shapes = (*(batch for _ in first), tuple(batch for _ in state))
     try:
-        with _quiet():
+        # The exporter logs and prints warnings about its own internals, and a whole graph where it fails.
+        with contextlib.ExitStack() as stack:
+            stack.callback(logging.disable, logging.root.manager.disable)
+            logging.disable(logging.ERROR)
+            stack.enter_context(warnings.catch_warnings(action="ignore"))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
             program = torch.export.export(step, (*first, *state), dynamic_shapes=shapes, strict=False)
             exported: Any = torch.onnx.export(
                 program,
                 (),
                 dynamo=True,
                 input_names=["obs", "reward", "reset", "target_return", *(f"h_in_{label}" for label in labels)],
-                output_names=outputs,
                 custom_translation_table={torch.ops.aten.lerp.Tensor: _lerp()},
                 verbose=False,
             )
-            return _serialized(exported.model, outputs, {**description, "state": layout})
+            return _serialized(exported.model, ["actions", *(f"h_out_{label}" for label in labels)], description)
     except Exception as error:  # torch.export and onnxscript have no common base class
-        reason = " ".join(str(error).strip().split("\n")[0].split())[:200].removesuffix(".")
         raise InputError(
-            f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
-            "step must be torch operations that ONNX has, without Python that depends on values"
+            f"the agent cannot be exported ({type(error).__name__}: {one_line(error, 200)}): what its backbone and "
+            "objective do in a step must be torch operations that ONNX has, without Python that depends on values"
         ) from error
 
 
 def _serialized(model: Any, outputs: Sequence[str], description: dict[str, Any]) -> bytes:
-    """The bytes of the file: the model with its metadata, which end with the checksum of what is before it. It has
-    these names of its outputs and a batch dimension "batch", and nothing about the machine that exported it."""
+    """The bytes of the file: the model with its metadata, which end with the checksum of what is before it, and
+    nothing about the machine that exported it."""
     import onnx
     import onnx_ir
     from onnx_ir.passes import common
@@ -252,47 +281,35 @@ def _serialized(model: Any, outputs: Sequence[str], description: dict[str, Any])
 
 def _store_int8(proto: Any) -> None:
     """Replace the linear layers of a model by onnxruntime's operator with weights in 8 bits, symmetric in blocks of
-    `BLOCK` inputs of an output. It rounds a layer's inputs to 8 bits too, in the same blocks.
-
-    Layers that are smaller than a block, of observations and actions, are few weights and stay as they are.
-    """
+    `BLOCK` inputs of an output; it rounds a layer's inputs too. Layers smaller than a block stay as they are.
+    onnxruntime's own quantiser takes MatMul alone, not Gemm, which linear layers become."""
     from onnx import helper, numpy_helper
 
-    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
-    replaced = set()
+    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
     for node in proto.graph.node:
-        name = node.input[1] if node.op_type == "Gemm" else ""
         options = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-        if name not in arrays or {**GEMM, **options} != {**GEMM, "transB": 1}:
+        if node.op_type != "Gemm" or node.input[1] not in tensors or {**GEMM, "transB": 0, **options} != GEMM:
             continue
-        outputs, inputs = arrays[name].shape
+        name = node.input[1]
+        weight = numpy_helper.to_array(tensors[name])
+        outputs, inputs = weight.shape
         if inputs % BLOCK or outputs < BLOCK:
             continue
-        if name not in replaced:
-            blocks = arrays[name].reshape(outputs, -1, BLOCK)
-            scale = np.maximum(np.abs(blocks).max(2) / 127, np.finfo(np.float32).tiny)
-            whole = (np.rint(blocks / scale[..., None]) + 128).astype(np.uint8)
-            added = (
-                numpy_helper.from_array(array, f"{name}.{kind}") for kind, array in (("int8", whole), ("scale", scale))
-            )
-            proto.graph.initializer.extend(added)
-            replaced.add(name)
+        blocks = weight.reshape(outputs, -1, BLOCK)
+        scale = np.maximum(np.abs(blocks).max(2) / 127, np.finfo(np.float32).tiny)
+        whole = (np.rint(blocks / scale[..., None]) + 128).astype(np.uint8)
+        for kind, array in (("int8", whole), ("scale", scale)):
+            tensors[f"{name}.{kind}"] = numpy_helper.from_array(array, f"{name}.{kind}")
         read = [node.input[0], f"{name}.int8", f"{name}.scale", "", "", *node.input[2:]]
         sizes = {"N": outputs, "K": inputs, "bits": 8, "block_size": BLOCK, "accuracy_level": 4}
         node.CopyFrom(helper.make_node("MatMulNBits", read, node.output, node.name, domain="com.microsoft", **sizes))
-    replaced -= {name for node in proto.graph.node for name in node.input}
-    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in replaced]
+    names = {name for node in proto.graph.node for name in node.input}
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+    proto.graph.initializer.extend(tensor for name, tensor in tensors.items() if name in names)
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
 
 
-def _carried(agent: DecisionAgent, state: ActingState) -> State:
-    """The tensors of a state without the target, which is an input of its own."""
-    return state.flatten()[int(agent.condition.takes_target) :]
-
-
-def _initial(value: Tensor) -> Any:
+def initial_json(value: Tensor) -> Any:
     """A state's initial value for JSON, with text for what JSON has no numbers for, as in slots that are not written
     yet; a single number if all entries are equal."""
     numbers = [x if math.isfinite(x) else str(x) for x in value.double().flatten().tolist()]
@@ -305,21 +322,4 @@ def _lerp() -> Any:
     """start + weight (end - start) in three operators; torch's translation, exact at both ends, takes nine."""
     from onnxscript import opset18 as op
 
-    def lerp(start: Any, end: Any, weight: Any) -> Any:
-        return op.Add(start, op.Mul(weight, op.Sub(end, start)))
-
-    return lerp
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress what the exporter logs and prints: warnings about missing packages and its own internals, and the whole
-    graph where something cannot be exported."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    return lambda start, end, weight: op.Add(start, op.Mul(weight, op.Sub(end, start)))

@@ -7,11 +7,12 @@ A policy's file is an ONNX model of one step of the agent. Its metadata:
     decision_rnn_sha256    checksum of the file up to this value, its last 64 bytes
 """
 
+import contextlib
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,11 @@ from decision_rnn.utils.errors import InputError, one_line
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
 DIGEST_SIZE = 64
-MAX_FILE = 1 << 30
-"""Largest size of a file in bytes; a larger one is not read. An agent has a few million parameters."""
 EXTERNAL_DATA = re.compile(rb"(?:\x0a|\x8a\x80*\x00)(?:\x08|\x88\x80*\x00)location")
 """A tensor's reference to another file in a serialized model: field 1, the string "location". onnxruntime reads such
 files also for a model that is loaded from bytes, some versions of it anywhere."""
-STEP = {"obs": "float32", "reward": "float32", "reset": "bool", "target_return": "float32"}
-"""The inputs in front of those of the state, with their dtypes."""
-
+STEP = ("obs", "reward", "reset", "target_return")
+"""The inputs in front of those of the state."""
 
 State = list[np.ndarray]
 
@@ -76,39 +74,27 @@ class Policy(ActingLoop[State]):
         self, data: bytes, source: str = "the policy", *, env: Any = None, num_envs: int | None = None
     ) -> None:
         self._data, self._source = data, source
-        self._session = _session(data, source)
-        entries = self._session.get_modelmeta().custom_metadata_map
-        version = entries.get(FORMAT_KEY)
-        if version != FORMAT:
-            raise InputError(
-                f"{source} is not a policy of decision-rnn, or of another version (its metadata's {FORMAT_KEY} is "
-                f"{version!r:.20}): name a file that `decision-rnn export` wrote, or export it again"
+        with _named(source):
+            self._session = _session(data)
+            self.metadata = _metadata(self._session, data)
+            self._inputs = [node.name for node in self._session.get_inputs()]
+            self._outputs = [node.name for node in self._session.get_outputs()]
+            self.observation_layout, self.action_layout = (
+                Layout.from_json(space["layout"]) if "layout" in space else Layout.of_size(space["size"])
+                for space in (self.metadata["observation"], self.metadata["action"])
             )
-        try:
-            if entries[DIGEST_KEY] != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
-                raise ValueError("the checksum does not fit")
-            self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
-            self._set_layout()
-            target = self.metadata["target_return"]
-            self.default_target = math.inf if target["default"] == "auto" else float(target["default"])
-            self.limited = bool(target.get("auto"))
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
-            raise InputError(
-                f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
-                "it again"
-            ) from None
+            self.max_observation_dim = self.observation_layout.size
+            state = {part["input"]: part for part in self.metadata["state"]}
+            self._initial = [_initial_value(state[name]) for name in self._inputs[len(STEP) :]]
+            default, self.limited = (self.metadata["target_return"][key] for key in ("default", "auto"))
+            self.default_target = math.inf if default == "auto" else float(default)
         super().__init__(self.default_target, env, num_envs)
 
     @classmethod
     def load(cls, path: str | Path, *, env: Any = None, num_envs: int | None = None) -> "Policy":
         """The policy of a file; the other arguments and errors are those of the class."""
-        try:
-            size = Path(path).stat().st_size
-            if size > MAX_FILE:
-                raise InputError(f"{path} has {size:,} bytes, more than any policy: name a file that was exported")
+        with _named(path):
             data = Path(path).read_bytes()
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from None
         return cls(data, str(path), env=env, num_envs=num_envs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,7 +109,7 @@ class Policy(ActingLoop[State]):
     ) -> tuple[np.ndarray, State]:
         """What the file's graph computes, without the state that is kept between calls; see `ActingLoop.step`."""
         inputs = dict(zip(self._inputs, (observation, reward, reset, target_return, *state), strict=True))
-        actions, *after = _run(self._source, self._session.run, self._outputs, inputs)
+        actions, *after = self._session.run(self._outputs, inputs)
         return actions, after
 
     def _advance(self, observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> np.ndarray:
@@ -131,7 +117,7 @@ class Policy(ActingLoop[State]):
         twice, and each call reads one copy and writes the other, in turn."""
         for array, value in zip(self._buffers, (observations, rewards, first, self._target), strict=True):
             array[...] = value
-        _run(self._source, self._session.run_with_iobinding, self._bindings[0])
+        self._session.run_with_iobinding(self._bindings[0])
         self._state, self._next_state = self._next_state, self._state
         self._bindings.reverse()
         return self._actions.copy()
@@ -145,48 +131,28 @@ class Policy(ActingLoop[State]):
         self._bindings = []
         for before, after in ((self._state, self._next_state), (self._next_state, self._state)):
             binding = self._session.io_binding()
-            for names, arrays, bind in (
-                (self._inputs, (*self._buffers, *before), binding.bind_input),
-                (self._outputs, (self._actions, *after), binding.bind_output),
-            ):
-                for name, array in zip(names, arrays, strict=True):
-                    bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            for name, array in zip(self._inputs, (*self._buffers, *before), strict=True):
+                binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            for name, array in zip(self._outputs, (self._actions, *after), strict=True):
+                binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
             self._bindings.append(binding)
 
-    def _set_layout(self) -> None:
-        """Take inputs, outputs and state from the graph; raises various errors if they are not a policy's."""
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        self._inputs, self._outputs = [node.name for node in inputs], [node.name for node in outputs]
-        specs = {node.name: (_dtype(node.type), tuple(map(int, node.shape[1:]))) for node in inputs}
-        state = self._inputs[len(STEP) :]
-        read = [(name, specs[name][0]) for name in self._inputs[: len(STEP)]]
-        returned = [(node.name, _dtype(node.type)) for node in outputs]
-        expected = [("actions", "float32"), *((name.replace("h_in_", "h_out_"), specs[name][0]) for name in state)]
-        if read != list(STEP.items()) or returned != expected:
-            raise ValueError(f"inputs {read}, outputs {returned}")
-        sizes = {"observation": int(*specs["obs"][1]), "action": int(*outputs[0].shape[1:])}
-        described = {kind: self.metadata.get(kind, {}).get("layout") for kind in sizes}
-        self.observation_layout, self.action_layout = (
-            Layout.from_json(described[kind]) if described[kind] else Layout.of_size(size)
-            for kind, size in sizes.items()
-        )
-        if sizes != {"observation": self.observation_layout.size, "action": self.action_layout.size}:
-            raise ValueError(f"sizes {sizes} are not those of its spaces")
-        self.max_observation_dim = self.observation_layout.size
-        initial = {part["input"]: np.asarray(part["initial"], np.float64) for part in self.metadata["state"]}
-        self._initial = [np.broadcast_to(initial[name].astype(specs[name][0]), specs[name][1]) for name in state]
+
+@contextlib.contextmanager
+def _named(source: str | Path) -> Iterator[None]:
+    """InputError, naming the source, in place of any error."""
+    try:
+        yield
+    except Exception as error:  # those of onnxruntime have no public class
+        raise InputError(
+            f"cannot use the policy {source}: {one_line(error, 200)}. Name a file that `decision-rnn export` wrote, or "
+            "export it again"
+        ) from None
 
 
-def _dtype(kind: str) -> np.dtype:
-    """The dtype of a type of onnxruntime such as `tensor(float)`; TypeError if numpy has none."""
-    name = kind.removeprefix("tensor(").removesuffix(")")
-    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
-
-
-def _session(data: bytes, source: str) -> onnxruntime.InferenceSession:
-    """A session of the model; InputError if there can be none."""
+def _session(data: bytes) -> onnxruntime.InferenceSession:
     if EXTERNAL_DATA.search(data):
-        raise InputError(f"{source} refers to other files, which no exported policy does: export the policy again")
+        raise ValueError("it refers to other files, which no exported policy does")
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.load_model_format", "ONNX")
     # One core: a step is too little work to share, and spinning threads would take cores from others.
@@ -195,16 +161,16 @@ def _session(data: bytes, source: str) -> onnxruntime.InferenceSession:
     options.enable_cpu_mem_arena = b"MatMulNBits" not in data
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # errors are raised, not logged
-    settings = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
-    return _run(source, onnxruntime.InferenceSession, data, options, **settings)
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
 
-def _run(source: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call onnxruntime, with InputError for its exceptions, whose classes are not public."""
-    try:
-        return function(*arguments, **options)
-    except Exception as error:
-        version, why = onnxruntime.__version__, one_line(error, 200)
-        raise InputError(
-            f"{source} is damaged or not an ONNX model, or onnxruntime {version} cannot run it ({why}): export it again"
-        ) from None
+def _metadata(session: onnxruntime.InferenceSession, data: bytes) -> dict[str, Any]:
+    entries = session.get_modelmeta().custom_metadata_map
+    if entries.get(FORMAT_KEY) != FORMAT or entries.get(DIGEST_KEY) != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
+        raise ValueError("it was changed, or exported by something else than this version of decision-rnn")
+    return json.loads(entries[POLICY_KEY])
+
+
+def _initial_value(part: dict[str, Any]) -> np.ndarray:
+    """The initial value of a part of the state; a single number stands for all entries."""
+    return np.broadcast_to(np.asarray(part["initial"], np.float64).astype(part["dtype"]), part["shape"])

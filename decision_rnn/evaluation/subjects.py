@@ -7,7 +7,7 @@ from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.run_files import plugins_of, run_of
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import missing_package
 from decision_rnn.utils.messages import tell, typed
 
 
@@ -32,5 +32,5 @@ def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path
     try:
         from decision_rnn.evaluation.policies import load_policy  # needs the extra `onnx`
     except ModuleNotFoundError as error:
-        raise InputError(f"{path} needs {error.name}, which is missing: pip install 'decision-rnn[onnx]'") from None
+        raise missing_package(path, error, "onnx") from None
     return load_policy(path), None

@@ -23,6 +23,11 @@ def cannot_write(path: object, error: OSError) -> InputError | EnvironmentFailur
     return kind(f"cannot write {path}: {error.strerror}")
 
 
+def missing_package(subject: object, error: ImportError, extra: str) -> InputError:
+    """The error for a package that something needs and is not installed, naming the extra that brings it."""
+    return InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'")
+
+
 def one_line(said: object, most: int = 300) -> str:
     """What an error of other code says, or another value, in one line that is cut; its class if it says nothing."""
     return " ".join(str(said).split())[:most] or type(said).__name__

@@ -6,12 +6,9 @@ import pytest
 from made_policy import made_agent
 
 from decision_rnn.backbones import registered
-from decision_rnn.deploy.browser.page import Subject, write_page
-from decision_rnn.deploy.browser.runtimes import runtime_files
+from decision_rnn.deploy import browser, export_onnx
 from decision_rnn.deploy.hub import find_agent
-from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.evaluation.subjects import load_subject
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.utils.errors import InputError
 
 
@@ -30,10 +27,9 @@ def policy_path(trained: TrainedAgent, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="module")
 def shipped_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the agent that ships; skipped where its runtimes are neither in the cache nor to be fetched."""
+    name, folder = "pretrained/hopper-medium", tmp_path_factory.mktemp("browser") / "page"
     try:
-        runtime_files()
+        browser.write_page(folder, [browser.Subject(name, load_agent(name), find_agent(name))])
     except InputError as error:
         pytest.skip(str(error))
-    name, folder = "pretrained/hopper-medium", tmp_path_factory.mktemp("browser") / "page"
-    write_page(folder, [Subject(name, load_subject(name)[0], find_agent(name))])
     return folder

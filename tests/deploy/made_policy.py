@@ -17,8 +17,7 @@ from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import ObservationConfig, RunConfig
 from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import TASKS, DatasetSpec, observation_index
-from decision_rnn.deploy import Policy
-from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.deploy import Policy, export_onnx
 from decision_rnn.training.checkpoint import TrainedAgent
 
 
@@ -29,33 +28,31 @@ def made_agent(
     mask: str = "none",
     condition: ConditionConfig | None = None,
 ) -> TrainedAgent:
-    agent, objective = agent or AgentConfig(), objective or MSEConfig()
-    condition = condition or ReturnToGoConfig()
+    config = RunConfig(
+        dataset="standin/hopper-medium",
+        backbone=backbone,
+        agent=agent or AgentConfig(),
+        condition=condition or ReturnToGoConfig(),
+        objective=objective or MSEConfig(),
+        observation=ObservationConfig(mask=mask),
+    )
     index = observation_index(mask, "Hopper-v5")
-    seen = 11 if index is None else len(index)
+    entries = 11 if index is None else len(index)
     torch.manual_seed(0)
-    made_for = agent_spec(
-        torch.linspace(-1, 1, seen),
-        torch.linspace(0.5, 2, seen),
+    spec = agent_spec(
+        torch.linspace(-1, 1, entries),
+        torch.linspace(0.5, 2, entries),
         3,
         return_scale=1000.0,
         observation_index=None if index is None else torch.from_numpy(index),
         rtg_limit=torch.linspace(3000, 100, 250),
     )
-    made = DecisionAgent(agent, backbone, made_for, condition, objective)
+    made = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.05 * torch.randn_like(parameter)
-    config = RunConfig(
-        dataset="standin/hopper-medium",
-        backbone=backbone,
-        agent=agent,
-        condition=condition,
-        objective=objective,
-        observation=ObservationConfig(mask=mask),
-    )
     returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
-    spec = DatasetSpec(
+    data = DatasetSpec(
         name="standin/hopper-medium",
         environment_id="Hopper-v5",
         comparable="nothing",
@@ -64,7 +61,7 @@ def made_agent(
         **TASKS["hopper"].scores(),
         **returns,
     )
-    return TrainedAgent(made.eval(), config, spec, 7, 1.5)
+    return TrainedAgent(made.eval(), config, data, 7, 1.5)
 
 
 def exported(folder: Path, trained: TrainedAgent) -> Policy:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.deploy import Policy
-from decision_rnn.deploy.browser.page import BODIES
+from decision_rnn.deploy.browser import BODIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")]
 
@@ -55,14 +55,14 @@ def test_steps_are_those_of_gymnasium(shipped_page: Path, environment_id: str, a
 
 
 @pytest.mark.parametrize("environment_id", BODIES)
-def test_episodes_begin_as_those_of_gymnasium_with_the_same_seed(shipped_page: Path, environment_id: str) -> None:
+def test_episodes_begin_as_those_of_gymnasium(shipped_page: Path, environment_id: str) -> None:
     environment = gymnasium.make(environment_id)
     answer = node(shipped_page, environment)
     same = 8 if environment_id == "HalfCheetah-v5" else None  # its velocities are normal, drawn in another way
-    for seed, found in zip((0, 7), answer["starts"], strict=True):
+    for seed, start in zip((0, 7), answer["starts"], strict=True):
         observation, _ = environment.reset(seed=seed)
-        np.testing.assert_allclose(found[:same], observation[:same], rtol=0, atol=1e-12)
-        assert np.abs(found).max() < 2
+        np.testing.assert_allclose(start[:same], observation[:same], rtol=0, atol=1e-12)
+        assert np.abs(start).max() < 2
 
 
 def test_returns_are_those_of_the_policy_in_gymnasium(shipped_page: Path) -> None:
@@ -70,7 +70,7 @@ def test_returns_are_those_of_the_policy_in_gymnasium(shipped_page: Path) -> Non
     environment, policy = gymnasium.make("Hopper-v5"), Policy.load(shipped_page / "policy.onnx")
     seeds = range(1_000_000, 1_000_000 + int(os.environ.get("PAGE_EPISODES", "4")))
     request = {"policy": str(shipped_page / "policy.onnx"), "target": 1200, "seeds": list(seeds), "steps": 1000}
-    found = node(shipped_page, environment, episodes=request)["returns"]
+    returns = node(shipped_page, environment, episodes=request)["returns"]
     expected = []
     for seed in seeds:
         policy.reset(1200.0)
@@ -79,6 +79,6 @@ def test_returns_are_those_of_the_policy_in_gymnasium(shipped_page: Path) -> Non
             observation, reward, terminated, truncated, _ = environment.step(policy.act(observation, reward))
             done, earned = terminated or truncated, earned + float(reward)
         expected.append(earned)
-    differences = np.abs(np.subtract(found, expected))
+    differences = np.abs(np.subtract(returns, expected))
     assert np.median(differences) < 1
-    assert abs(np.mean(found) - np.mean(expected)) < 3 * np.std(expected) / np.sqrt(len(expected))
+    assert abs(np.mean(returns) - np.mean(expected)) < 3 * np.std(expected) / np.sqrt(len(expected))

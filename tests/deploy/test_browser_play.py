@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from decision_rnn.deploy.browser.page import server
+from decision_rnn.deploy.browser import server
 
 pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs pip install axe-playwright-python")
@@ -70,9 +70,9 @@ def test_an_agent_returns_what_it_is_asked_for(browser: Any, address: str, width
             "for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind)); }",
             target,
         )
-        page.wait_for_selector(f".verdict:has-text('asked for {target:,}, it returned')", timeout=PLAY_MS)
+        page.wait_for_selector(f".verdict:has-text('target return {target:,}, return ')", timeout=PLAY_MS)
         verdict = page.inner_text(".verdict")
-        earned.append(int(re.search(r"it returned ([\d,]+)", verdict)[1].replace(",", "")))
+        earned.append(int(re.search(r", return ([\d,]+)", verdict)[1].replace(",", "")))
     assert earned == sorted(earned)
     assert earned[0] < 1800 < earned[-1]
     saved(page, width)

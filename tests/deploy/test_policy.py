@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,9 +64,9 @@ def test_policy_reset_keeps_the_target_if_none_is_given(policy_path: Path) -> No
     assert policy.act(np.ones((4, 11))).shape == (4, 3)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
-def test_nonfinite_observation_or_reward_is_refused_and_leaves_the_state_unchanged(
-    policy_path: Path, trained: TrainedAgent, bad: float | None
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_leave_the_state_unchanged(
+    policy_path: Path, trained: TrainedAgent, bad: float
 ) -> None:
     generator = np.random.default_rng(0)
     observations = generator.normal(size=(6, 11))
@@ -77,9 +78,9 @@ def test_nonfinite_observation_or_reward_is_refused_and_leaves_the_state_unchang
         assert np.isfinite(tried(observations[0], np.nan)).all()  # the reward before an episode is ignored
         healthy(observations[0])
         for t in range(1, 6):
-            with pytest.raises(InputError, match=r"entry 7 of the observation is (nan|inf): .*unchanged"):
+            with pytest.raises(InputError, match=f"entry 7 of the observation is {bad}"):
                 tried(broken, 1.0)
-            with pytest.raises(InputError, match=r"the reward is (nan|inf)"):
+            with pytest.raises(InputError, match=f"the reward is {bad}"):
                 tried(observations[t], bad)
             np.testing.assert_array_equal(tried(observations[t], 1.0), healthy(observations[t], 1.0))
         many = make()
@@ -116,17 +117,16 @@ def test_policy_with_done_acts_as_the_actor_of_its_agent(
 
 
 @pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda policy: policy.act(np.ones(10)), "shape"),
-        (lambda policy: policy.act(np.ones((2, 3, 11))), "shape"),
-        (lambda policy: [policy.act(np.ones((4, 11))), policy.act(np.ones((5, 11)))], "5 observations for 4"),
-        (lambda policy: [policy.reset([1.0, 2.0]), policy.act(np.ones(11))], "1 environments"),
-    ],
+    ("shapes", "words"),
+    [([(10,)], "(11,)"), ([(2, 3, 11)], "(2, 11)"), ([(4, 11), (5, 11)], "(4, 11)")],
 )
-def test_policy_act_and_reset_refuse_invalid_arguments(policy_path: Path, call: object, word: str) -> None:
-    with pytest.raises(InputError, match=word):
-        call(Policy.load(policy_path))
+def test_observations_of_another_shape_are_refused(policy_path: Path, shapes: list[tuple], words: str) -> None:
+    policy = Policy.load(policy_path)
+    *valid, last = map(np.ones, shapes)
+    for observation in valid:
+        policy.act(observation)
+    with pytest.raises(InputError, match=re.escape(words)):
+        policy.act(last)
 
 
 def test_deploy_runtime_imports_only_numpy_and_onnxruntime(policy_path: Path) -> None:

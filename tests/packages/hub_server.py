@@ -7,16 +7,14 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 COMMIT = "c0ffee" + "0" * 34
 
 
 class HubServer(ThreadingHTTPServer):
-    """Serves `repositories`, {"org/name": folder}, at revisions main and v1; `fetched` lists downloads in order, and
-    `created` whether each repository that was created is private.
+    """Serves `repositories`, {"org/name": folder}, at revisions main and v1; commits are written into these folders.
 
-    Commits are written into these folders.
+    `fetched` lists downloads in order, and `created` whether each repository that was created is private.
     """
 
     def __init__(self) -> None:
@@ -51,47 +49,43 @@ class _Handler(BaseHTTPRequestHandler):
         match = info or file
         folder = self.server.repositories.get(match[1]) if match else None
         if match is None or folder is None:
-            self._answer(404, b"", **{"X-Error-Code": "RepoNotFound"})
-            return
+            return self._answer(404, b"", **{"X-Error-Code": "RepoNotFound"})
         if (info[3] or "main" if info else match[2]) not in ("main", "v1", COMMIT):
-            self._answer(404, b"", **{"X-Error-Code": "RevisionNotFound"})
-            return
+            return self._answer(404, b"", **{"X-Error-Code": "RevisionNotFound"})
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         if info and info[2]:
-            tree = [{"type": "file", "path": f, "size": (folder / f).stat().st_size, "oid": f} for f in files]
-            self._answer(200, json.dumps(tree).encode())
-        elif info:
-            siblings = [{"rfilename": file} for file in files]
+            return self._answer_json([{"type": "file", "path": f, "size": 1, "oid": f} for f in files])
+        if info:
             about = {"_id": "1", "id": match[1], "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
-            about |= {"likes": 0, "siblings": siblings}
-            self._answer(200, json.dumps(about).encode())
-        elif match[3] in files:
-            data = (folder / match[3]).read_bytes()
-            if self.command == "GET":
-                self.server.fetched.append(match[3])
-            self._answer(200, data, ETag=f'"{hashlib.sha1(data).hexdigest()}"', **{"X-Repo-Commit": COMMIT})
-        else:
-            self._answer(404, b"", **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
+            return self._answer_json({**about, "likes": 0, "siblings": [{"rfilename": file} for file in files]})
+        if match[3] not in files:
+            return self._answer(404, b"", **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
+        data = (folder / match[3]).read_bytes()
+        if self.command == "GET":
+            self.server.fetched.append(match[3])
+        return self._answer(200, data, ETag=f'"{hashlib.sha1(data).hexdigest()}"', **{"X-Repo-Commit": COMMIT})
 
     def do_POST(self) -> None:
-        body = self._body()
-        answer: dict[str, object]
+        lines = [json.loads(line) for line in self._body().splitlines()]
+        match = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(preupload|commit)/main", self.path)
         if self.path == "/api/repos/create":  # as of one that exists: whether it does shows in the next request
-            asked = json.loads(body)
-            self.server.created.append(asked.get("private", asked.get("visibility") == "private"))
-            answer = {"url": f"{self.server.address}/{asked['organization']}/{asked['name']}"}
-        elif self.path == "/api/validate-yaml":
-            answer = {"errors": [], "warnings": []}
-        elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/preupload/main", self.path):
-            files = [file["path"] for file in json.loads(body)["files"]]
-            answer = {"files": [{"path": file, "uploadMode": "regular", "shouldIgnore": False} for file in files]}
-        elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/commit/main", self.path):
-            self._commit(self.server.repositories[match[1]], [json.loads(line) for line in body.splitlines()])
-            answer = {"commitUrl": f"{self.server.address}/{match[1]}/commit/{COMMIT}", "commitOid": COMMIT}
+            (repository,) = lines
+            self.server.created.append(repository.get("private", repository.get("visibility") == "private"))
+            self._answer_json({"url": f"{self.server.address}/{repository['organization']}/{repository['name']}"})
+        elif match is None:
+            self._answer_json({"errors": [], "warnings": []})  # of the validation of a model card
+        elif match[2] == "preupload":
+            files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in lines[0]["files"]]
+            self._answer_json({"files": files})
         else:
-            self._answer(404, b"")
-            return
-        self._answer(200, json.dumps(answer).encode())
+            for operation in lines:
+                path = self.server.repositories[match[1]] / operation["value"].get("path", "")
+                if operation["key"] == "deletedFile":
+                    path.unlink()
+                elif operation["key"] == "file":
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(base64.b64decode(operation["value"]["content"]))
+            self._answer_json({"commitUrl": f"{self.server.address}/{match[1]}/commit/{COMMIT}", "commitOid": COMMIT})
 
     def _body(self) -> bytes:
         if "Content-Length" in self.headers:
@@ -103,14 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(chunks)
 
-    def _commit(self, folder: Path, operations: list[dict[str, Any]]) -> None:
-        for operation in operations:
-            key, value = operation["key"], operation["value"]
-            if key == "deletedFile":
-                (folder / value["path"]).unlink()
-            elif key == "file":
-                (folder / value["path"]).parent.mkdir(parents=True, exist_ok=True)
-                (folder / value["path"]).write_bytes(base64.b64decode(value["content"]))
+    def _answer_json(self, value: object) -> None:
+        self._answer(200, json.dumps(value).encode())
 
     def _answer(self, status: int, data: bytes, **headers: str) -> None:
         self.send_response(status)

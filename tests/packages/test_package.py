@@ -15,25 +15,24 @@ import yaml
 from gymnasium.wrappers import RecordEpisodeStatistics
 from safetensors.torch import load_file
 
+from decision_rnn import EnvironmentActor, InputError, load_agent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.deploy import package as packaging
-from decision_rnn.deploy.description import describe
+from decision_rnn.deploy.onnx import describe
 from decision_rnn.deploy.package import package, write_card
-from decision_rnn.evaluation.environment_actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.targets import default_return
-from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
-from decision_rnn.utils.errors import InputError
+from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, write_agent
 
 
-def front_matter(card: str) -> dict:
+def front_matter(card: str) -> dict[str, Any]:
     _, matter, _ = card.split("---\n", 2)
     return yaml.safe_load(matter)
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_package_has_agent_results_card_and_no_local_paths(run: Path, tmp_path: Path) -> None:
+def test_package_has_agent_results_and_card_without_local_paths(run: Path, tmp_path: Path) -> None:
     """For a run on a data file whose path is in its configuration and results."""
     before = last_checkpoint(run)
     (result,) = (run / "results").iterdir()
@@ -44,7 +43,6 @@ def test_package_has_agent_results_card_and_no_local_paths(run: Path, tmp_path: 
     folder, left_out = package(run, tmp_path / "packaged")
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     (packaged,) = (folder / "results").iterdir()
-    assert "policy.onnx" not in (folder / "README.md").read_text()
     assert files == ["README.md", "config.json", f"results/{packaged.name}", "weights.safetensors"]
     assert [sentence.split()[0] for sentence in left_out] == ["policy.onnx", "replay.mp4"]
     assert (folder / "weights.safetensors").read_bytes() == (before / "weights.safetensors").read_bytes()
@@ -57,25 +55,22 @@ def test_package_has_agent_results_card_and_no_local_paths(run: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_package_of_a_checkpoint_leaves_out_results_of_other_checkpoints(run: Path, tmp_path: Path) -> None:
+def test_package_leaves_out_results_of_other_checkpoints(run: Path, tmp_path: Path) -> None:
     folder, left_out = package(run / "checkpoints" / "5", tmp_path / "packaged at 5")
     assert not (folder / "results").exists()
     assert left_out[0].startswith("scores")
     card = (folder / "README.md").read_text()
-    assert "Not evaluated" in card
     assert "\ndecision-rnn evaluate 'packaged at 5'\n" in card
     assert "model-index" not in front_matter(card)
 
 
-def test_card_front_matter_has_hub_metadata_and_scores(run: Path, tmp_path: Path) -> None:
+def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) -> None:
     trained = load_agent(last_checkpoint(run))
     (path,) = (run / "results").iterdir()
     result = read_result(path)
-    for file in ("policy.onnx", "replay.mp4"):
-        (tmp_path / file).touch()
-    card = write_card(tmp_path, trained, result, "org/name", on_hub=True)
+    (tmp_path / "policy.onnx").touch()
+    card = write_card(tmp_path, trained, result, "org/name")
     matter = front_matter(card)
-    assert matter["library_name"] == "decision_rnn"
     assert {"Pendulum-v1", "reinforcement-learning", "offline-reinforcement-learning"} <= set(matter["tags"])
     returns = np.array([target.returns for target in result.targets])
     (entry,) = matter["model-index"]
@@ -87,28 +82,21 @@ def test_card_front_matter_has_hub_metadata_and_scores(run: Path, tmp_path: Path
         np.testing.assert_allclose([float(x) for x in rewards], [played.mean(), played.std()], atol=0.01)
         normalised = 100 * (played + 1600) / 1450  # with references -1600 and -150
         np.testing.assert_allclose([float(x) for x in scores], [normalised.mean(), normalised.std()], atol=0.01)
-    for words in (
-        'load_agent("org/name")',
-        "decision-rnn play org/name --video replay.mp4",
-        "policy.onnx",
-        "some note",
-        "2 episodes per target",
-        "torch 2.",
-        "f" * 64,
-    ):
+    for words in ('load_agent("org/name")', "[hub]", "`policy.onnx`", "some note", "torch 2.", "f" * 64):
         assert words in card
+    assert "`browser`" not in card
     library = pytest.importorskip("huggingface_hub")
     data = library.ModelCard(card).data
+    assert data.library_name == "decision_rnn"
     assert [line.metric_type for line in data.eval_results][:2] == ["mean_reward", "normalized_score"]
 
 
 def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., TrainedAgent], tmp_path: Path) -> None:
     trained = pendulum(cloning=True)
     result = score(trained, EvaluationConfig(episodes=1), processes=1)
-    card = write_card(tmp_path, trained, result, "agent", on_hub=False)
+    card = write_card(tmp_path, trained, result, "agent")
     (row,) = front_matter(card)["model-index"][0]["results"]
     assert "target_return" not in row["dataset"]["args"]
-    assert "behaviour-cloning" in card
     assert "[hub]" not in card
 
 
@@ -119,18 +107,13 @@ def test_default_return_is_the_first_evaluation_target(
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, evaluation=EvaluationConfig(target_returns=(-350, -300))))
     write_agent(tmp_path, trained)
-    assert ", -350, env=env)" in write_card(tmp_path, trained, None, "agent", on_hub=False)
-    assert describe(trained, None, [])["target_return"]["default"] == -350
+    assert ", -350, env=env)" in write_card(tmp_path, trained, None, "agent")
+    assert describe(trained)["target_return"]["default"] == -350
     filmed = []
-
-    def film(agent: TrainedAgent, video: Path, target_return: float, *options: object, **others: object) -> list:
-        filmed.append(target_return)
-        return []
-
-    monkeypatch.setattr(packaging, "film", film)
+    monkeypatch.setattr(packaging, "film", lambda agent, video, target, *_: filmed.append(target))
     (tmp_path / "packaged").mkdir()
     packaging.write_package(tmp_path / "packaged", trained, [], "agent", shipped=True)
-    monkeypatch.setattr("decision_rnn.cli.play.film", film)
+    monkeypatch.setattr("decision_rnn.cli.play.film", lambda agent, video, target, *_: filmed.append(target) or [])
     assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
     assert filmed == [-350, -350]
     first, own, of_the_dataset = (EnvironmentActor(trained, target)(np.ones(3)) for target in (None, -350, -200))
@@ -138,39 +121,34 @@ def test_default_return_is_the_first_evaluation_target(
     without = replace(trained.provenance, target_returns=())
     silent = replace(trained.config, evaluation=EvaluationConfig())
     assert default_return(silent, without) == -100  # the data's best is then the only target
-    assert default_return(silent, replace(without, return_max=None)) is None
 
 
-def test_target_return_for_a_cloning_agent_is_refused(
+def test_cloning_agent_takes_no_target_return(
     pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path
 ) -> None:
     trained = pendulum(cloning=True)
-    (tmp_path / "clone").mkdir()
-    write_agent(tmp_path / "clone", trained)
-    words = "target"
-    for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target_returns", "5"]):
-        done = inline_cli(*arguments, str(tmp_path / "clone"))
+    write_agent(tmp_path, trained)
+    for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target_return", "5"]):
+        done = inline_cli(*arguments, str(tmp_path))
         assert done.returncode == 2
-        assert words in done.stderr
-    with pytest.raises(InputError, match=words):
+        assert "target" in done.stderr
+    with pytest.raises(InputError, match="target"):
         EnvironmentActor(trained, 500.0)
-    actor = EnvironmentActor(trained)
-    with pytest.raises(InputError, match=words):
-        actor.reset(500.0)
-    actor.reset()
+    with pytest.raises(InputError, match="target"):
+        EnvironmentActor(trained).reset(500.0)
 
 
-@pytest.mark.parametrize("state", ["recurrent", "window"])
+@pytest.mark.parametrize("inference", ["recurrent", "window"])
 @pytest.mark.parametrize("options", [{}, {"cloning": True}, {"rtg_quantile": 0.9}])
 def test_card_python_example_has_the_return_of_evaluate(
-    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, options: Any
+    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inference: str, options: Any
 ) -> None:
     trained = pendulum(**options)
-    evaluation = EvaluationConfig(episodes=1, seed=0, inference=state, window=3)
+    evaluation = EvaluationConfig(episodes=1, seed=0, inference=inference, window=3)
     trained = replace(trained, config=replace(trained.config, evaluation=evaluation))
     write_agent(tmp_path, trained)
-    card = write_card(tmp_path, load_agent(tmp_path), None, str(tmp_path), on_hub=False)
-    names: dict = {}
+    card = write_card(tmp_path, load_agent(tmp_path), None, str(tmp_path))
+    names: dict[str, Any] = {}
     make = gymnasium.make
     with monkeypatch.context() as patch:
         patch.setattr(gymnasium, "make", lambda name: RecordEpisodeStatistics(make(name)))
@@ -180,42 +158,31 @@ def test_card_python_example_has_the_return_of_evaluate(
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_package_contains_policy_onnx_only_if_it_can_be_exported(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`without_extras` refuses the export; the first test of this file has what is then left out."""
+def test_package_with_policy_and_browser(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fixture refuses them; the first test of this file has what is then left out."""
 
     def export(trained: TrainedAgent, path: Path, **options: object) -> None:
         assert options["results"]
         path.write_bytes(str(trained.step).encode())
 
-    monkeypatch.setattr(packaging, "export_onnx", export)
-    folder, left_out = package(run, tmp_path / "packaged")
-    assert (folder / "policy.onnx").read_bytes() == b"10"
-    assert "`policy.onnx` is one step" in (folder / "README.md").read_text()
-    assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4"]
-
-
-@pytest.mark.usefixtures("without_extras")
-def test_package_with_browser_has_the_page_or_says_why_not(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, left_out = package(run, tmp_path / "without", browser=True)
-    (sentence,) = (sentence for sentence in left_out if sentence.startswith("browser "))
-    assert "Pendulum-v1" in sentence  # which the page does not have
-
     def write(path: Path, subjects: list[Any]) -> None:
         path.mkdir()
         (path / "index.html").write_text(subjects[0].name)
 
+    monkeypatch.setattr(packaging, "export_onnx", export)
+    _, left_out = package(run, tmp_path / "without", browser=True)
+    assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4", "browser"]
+    assert "Pendulum-v1" in left_out[1]  # which the page does not have
     monkeypatch.setattr(packaging, "write_page", write)
-    folder, _ = package(run, tmp_path / "packaged", browser=True)
+    folder, left_out = package(run, tmp_path / "packaged", browser=True)
+    assert (folder / "policy.onnx").read_bytes() == b"10"
     assert (folder / "browser" / "index.html").read_text() == "packaged"
-    assert "browser" in (folder / "README.md").read_text()
+    assert {"`policy.onnx`", "`browser`"} <= set((folder / "README.md").read_text().split())
+    assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4"]
 
 
-def test_write_agent_half_rounds_only_parameters_to_float16(run: Path, tmp_path: Path) -> None:
-    trained = load_agent(last_checkpoint(run))
+def test_half_precision_rounds_only_parameters(run: Path, tmp_path: Path) -> None:
+    trained = load_agent(run)
     write_agent(tmp_path, trained, half=True)
     stored = load_file(tmp_path / "weights.safetensors")
     parameters = dict(trained.agent.named_parameters())
@@ -227,30 +194,21 @@ def test_write_agent_half_rounds_only_parameters_to_float16(run: Path, tmp_path:
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_package_and_evaluate_commands_leave_a_package_unchanged(
-    inline_cli: Callable, run: Path, tmp_path: Path
-) -> None:
+def test_commands_on_a_package(inline_cli: Callable, run: Path, tmp_path: Path) -> None:
+    """Its evaluation leaves it unchanged; that of a checkpoint is written into its run."""
+    quick = ("--episodes", "1", "--processes", "1")
+    assert inline_cli("evaluate", str(run / "checkpoints" / "5"), *quick).returncode == 0
+    assert len(list((run / "results").glob("step-5-recurrent-1-episodes-*.json"))) == 1
     done = inline_cli("package", "run")
-    assert done.returncode == 0, done.stderr
     folder = tmp_path / "packages" / "local-pendulum-mingru-seed0"
     assert done.stdout == f"written to {folder.relative_to(tmp_path)}\n"
     shutil.rmtree(run)
     before = sorted(folder.rglob("*"))
-    done = inline_cli("evaluate", str(folder), "--episodes", "1", "--processes", "1")
-    assert done.returncode == 0, done.stderr
+    assert inline_cli("evaluate", str(folder), *quick).returncode == 0
     assert sorted(folder.rglob("*")) == before
-    done = inline_cli("evaluate", str(folder), "--episodes", "1", "--processes", "1", "--output", "scores")
+    assert inline_cli("evaluate", str(folder), *quick, "--output", "scores").returncode == 0
     assert len(list((tmp_path / "scores" / "results").iterdir())) == 1
-    for arguments, words in (
-        (["package", "run", "--push", "name"], "'name'"),
-        (["package", "nowhere"], "nowhere"),
-    ):
-        done = inline_cli(*arguments)
+    for arguments, words in ((["run", "--push", "name"], "'name'"), (["nowhere"], "nowhere")):
+        done = inline_cli("package", *arguments)
         assert done.returncode == 2
         assert words in done.stderr
-
-
-def test_evaluate_of_a_checkpoint_writes_into_the_results_of_its_run(inline_cli: Callable, run: Path) -> None:
-    done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
-    assert done.returncode == 0, done.stderr
-    assert len(list((run / "results").glob("step-5-recurrent-1-episodes-*.json"))) == 1

@@ -59,9 +59,10 @@ class Player {
     this.steps += 1;
     this.over = terminated || this.steps >= this.limit;
     if (this.over) {
-      const asked = this.policy.metadata.target_return.conditioned ? `asked for ${format(this.target)}, ` : "";
+      const { conditioned } = this.policy.metadata.target_return;
+      const target = conditioned ? `target return ${format(this.target)}, ` : "";
       const end = terminated ? "It fell after" : "It lasted all";
-      const verdict = `Over: ${asked}it returned ${format(this.earned)}. ${end} ${format(this.steps)} steps.`;
+      const verdict = `Over: ${target}return ${format(this.earned)}. ${end} ${format(this.steps)} steps.`;
       this.part(".verdict").textContent = verdict;
     }
   }
@@ -161,9 +162,9 @@ class Player {
   drawCurves(theme) {
     const { pen, width, height } = fitted(this.part(".curves"));
     const conditioned = this.policy.metadata.target_return.conditioned;
-    const asked = conditioned ? this.target : 0;
-    const high = Math.max(asked, this.highest, conditioned ? asked - this.lowest : 0, 1) * 1.08;
-    const low = Math.min(0, this.lowest, conditioned ? asked - this.highest : 0) * 1.08;
+    const target = conditioned ? this.target : 0;
+    const high = Math.max(target, this.highest, conditioned ? target - this.lowest : 0, 1) * 1.08;
+    const low = Math.min(0, this.lowest, conditioned ? target - this.highest : 0) * 1.08;
     const across = (step) => 8 + (step / this.limit) * (width - 16);
     const up = (value) => height - 8 - ((value - low) / (high - low)) * (height - 30);
     pen.clearRect(0, 0, width, height);
@@ -258,13 +259,13 @@ class Stage {
 
   /** Play the steps that a frame of so many seconds is due, and draw. */
   async frame(seconds, speed) {
-    if (this.asked === "restart") {
+    if (this.request === "restart") {
       const over = this.over;
       this.restart();
       if (over) this.play(true);
     }
-    if (this.asked === "step" && !this.over) await this.step();
-    this.asked = null;
+    if (this.request === "step" && !this.over) await this.step();
+    this.request = null;
     const { dt } = this.players[0].environment;
     const end = performance.now() + FRAME_MS;
     this.owed = Math.min(this.owed + seconds * speed, speed === Infinity ? Infinity : 0.1 + dt);
@@ -305,24 +306,24 @@ async function fetched(name) {
 }
 
 /** Make the slider span the returns of the data, and the targets of its evaluation. */
-function setRange(policies, asked) {
+function setRange(policies, initial) {
   const conditioned = policies.map(({ metadata }) => metadata).filter(({ target_return }) => target_return.conditioned);
   if (!conditioned.length) {
     find("target").parentElement.hidden = true;
-    find("about").textContent = "This agent copies its data and is asked for nothing: watch what it does.";
+    find("about").textContent = "This agent imitates its data and takes no target return.";
     return;
   }
   const returns = conditioned.flatMap(({ training, target_return }) => {
     const { return_min: low, return_max: high, target_returns: usual } = training.provenance;
     return [low, high, ...(usual ?? []), target_return.default].map(Number).filter(Number.isFinite);
   });
-  if (Number.isFinite(asked)) returns.push(asked);
+  if (Number.isFinite(initial)) returns.push(initial);
   const unit = 10 ** Math.max(0, Math.floor(Math.log10(Math.max(...returns) - Math.min(...returns) || 1)) - 2);
-  const first = asked ?? Number(conditioned[0].target_return.default);
+  const first = initial ?? Number(conditioned[0].target_return.default);
   const [min, max] = [Math.floor(Math.min(...returns) / unit) * unit, Math.ceil(Math.max(...returns) / unit) * unit];
   Object.assign(find("target"), { step: unit, min, max });
   find("target").value = Number.isFinite(first) ? first : max;
-  find("asked").textContent = format(find("target").value);
+  find("target-value").textContent = format(find("target").value);
 }
 
 function listen(stage) {
@@ -330,16 +331,16 @@ function listen(stage) {
     play: () => stage.play(!stage.playing),
     step: () => {
       stage.play(false);
-      stage.asked = "step";
+      stage.request = "step";
     },
-    restart: () => (stage.asked = "restart"),
+    restart: () => (stage.request = "restart"),
     left: () => stage.players.forEach((player) => player.push(-1)),
     right: () => stage.players.forEach((player) => player.push(1)),
   };
   for (const [id, action] of Object.entries(act)) find(id).addEventListener("click", action);
   find("controls").addEventListener("submit", (event) => event.preventDefault());
   find("seed").addEventListener("change", act.restart);
-  find("target").addEventListener("input", () => (find("asked").textContent = format(find("target").value)));
+  find("target").addEventListener("input", () => (find("target-value").textContent = format(find("target").value)));
   find("target").addEventListener("change", act.restart);
   const keys = { " ": act.play, s: act.step, r: act.restart, a: act.left, d: act.right };
   addEventListener("keydown", (event) => {

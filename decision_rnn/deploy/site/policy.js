@@ -111,7 +111,7 @@ export class Policy {
     this.reset(0);
   }
 
-  /** Begin an episode that is asked for this return. */
+  /** Begin an episode with this target return. */
   reset(target) {
     this.target = new this.ort.Tensor("float32", [target], [1]);
     this.state = this.initial;

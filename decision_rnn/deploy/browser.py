@@ -1,0 +1,171 @@
+"""A page on which agents play in a browser, as a folder for any static host, and a server for it on this machine.
+
+index.html, style.css, *.js    the page; nothing in it is compiled
+page.json                      what is played: the files and names of the agents, the environment, the seed
+policy.onnx, policy-2.onnx ... the agents, as `decision-rnn export` writes them
+body.xml                       the body, from the installed gymnasium
+runtimes/, licences/           MuJoCo and onnxruntime as WebAssembly, and the licences of what is not ours
+
+The runtimes come from the npm registry, once, into the cache.
+"""
+
+import base64
+import contextlib
+import functools
+import http.server
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from decision_rnn.data.cache import cache_root
+from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.environments.playing import step_limit, time_limit
+from decision_rnn.environments.registry import make_environment
+from decision_rnn.evaluation.actor import EvaluatedPolicy
+from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import check_destination, new_directory
+from decision_rnn.utils.messages import bar
+from decision_rnn.utils.parsing import AUTO
+
+SITE = Path(__file__).parent / "site"
+RUNTIMES = json.loads(SITE.with_name("runtimes.json").read_text())
+"""Packages of the npm registry: their files that the page needs, and their tarballs' checksums as npm writes them."""
+BODIES = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5")
+"""The environments that site/environment.js has."""
+BODY = {"name": "the body from Gymnasium", "licence": "MIT", "url": "https://github.com/Farama-Foundation/Gymnasium"}
+REGISTRY, REGISTRY_KEY = "https://registry.npmjs.org", "npm_config_registry"
+"""The registry of the runtimes, and the environment variable by which npm takes another."""
+
+
+class Subject(NamedTuple):
+    """An agent for the page: its name as the user gave it, and the agent, or an exported policy and its file."""
+
+    name: str
+    trained: TrainedAgent | EvaluatedPolicy
+    file: Path
+
+
+def write_page(
+    folder: Path, subjects: Sequence[Subject], target_return: float | None = None, seed: int | None = None
+) -> None:
+    """Write the page of some agents.
+
+    Args:
+        folder: The folder to create, which must not exist.
+        subjects: The agents, which act in the same environment.
+        target_return: The target return that the page begins with; if left out, the first agent's default.
+        seed: The seed that it begins with; if left out, that of the first agent's evaluation.
+
+    Raises:
+        InputError: If the folder exists, an agent acts in an environment that the page does not have or in another than
+            the first, cannot be exported, or the runtimes cannot be fetched.
+    """
+    check_destination(folder)
+    first = subjects[0].trained
+    environment_ids = [evaluation_environment(agent.config.evaluation, agent.provenance) for _, agent, _ in subjects]
+    for subject, environment_id in zip(subjects, environment_ids, strict=True):
+        if environment_id not in BODIES or environment_id != environment_ids[0]:
+            raise InputError(
+                f"{subject.name} acts in {environment_id}. A page shows agents of one environment, of "
+                f"{', '.join(BODIES)}: write a video instead with --video episode.mp4"
+            )
+    tarballs = [fetch(runtime) for runtime in RUNTIMES]
+    settings = first.config.evaluation
+    with contextlib.closing(make_environment(environment_ids[0])) as environment:
+        body: Any = environment.unwrapped
+        limits = time_limit(environment), step_limit(environment, *step_limits(settings, first.provenance))
+    files = ["policy.onnx", *(f"policy-{number}.onnx" for number in range(2, len(subjects) + 1))]
+    content = {
+        "environment_id": environment_ids[0],
+        "steps": min(filter(None, limits)),
+        "seed": settings.seed if seed is None else seed,
+        "target_return": None if target_return == AUTO else target_return,
+        "agents": [{"policy": file, "name": name} for file, name in zip(files, _labels(subjects), strict=True)],
+        "vendored": [*RUNTIMES, {**BODY, "version": importlib.metadata.version("gymnasium")}],
+    }
+    with new_directory(folder) as new:
+        shutil.copytree(SITE, new, dirs_exist_ok=True)
+        (new / "page.json").write_text(json.dumps(content, indent=1))
+        shutil.copyfile(body.fullpath, new / "body.xml")
+        for name, data in (*_runtime_files(tarballs), *_licences()):
+            (new / name).parent.mkdir(exist_ok=True)
+            (new / name).write_bytes(data)
+        for subject, file in zip(subjects, files, strict=True):
+            if isinstance(subject.trained, TrainedAgent):
+                export_onnx(subject.trained, new / file)
+            else:
+                shutil.copyfile(subject.file, new / file)
+
+
+def fetch(runtime: dict[str, Any]) -> Path:
+    """The tarball of a runtime, which is downloaded if the cache does not have it.
+
+    Raises:
+        InputError: If it cannot be downloaded, or has another checksum.
+    """
+    import pooch  # slow to import, as requests is
+
+    file = "{}-{version}.tgz".format(runtime["name"].rpartition("/")[2], **runtime)
+    variables = {key.lower(): value for key, value in os.environ.items()}
+    url = f"{(variables.get(REGISTRY_KEY) or REGISTRY).rstrip('/')}/{runtime['name']}/-/{file}"
+    checksum = f"sha512:{base64.b64decode(runtime['integrity'].removeprefix('sha512-')).hex()}"
+    downloader = pooch.HTTPDownloader(bar(total=1, desc=file, unit="B", unit_scale=True))
+    try:
+        return Path(pooch.retrieve(url, checksum, file, cache_root() / "browser", downloader=downloader))
+    except (OSError, ValueError) as error:  # the latter for another checksum
+        raise InputError(
+            f"cannot download {file}, which the page needs, from {url} ({error!s:.300}): try again with a network, or "
+            f"name another npm registry in the environment variable {REGISTRY_KEY}"
+        ) from None
+
+
+def server(folder: Path) -> http.server.ThreadingHTTPServer:
+    """A server of the folder on the loopback address, at a free port; `serve_forever` starts it."""
+    return _Server(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a browser that leaves while files are sent closes the connection."""
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+def _labels(subjects: Sequence[Subject]) -> list[str]:
+    """A name for each agent, without paths of this machine; numbered if there are several."""
+    names = []
+    for number, (_, agent, _) in enumerate(subjects, 1):
+        mask = agent.config.observation.mask
+        hidden = "" if mask == "none" else f", {mask} hidden"
+        prefix = f"{number}. " if len(subjects) > 1 else ""
+        names.append(f"{prefix}{agent.config.backbone.name} of {agent.provenance.name}{hidden}")
+    return names
+
+
+def _runtime_files(tarballs: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """The files of the runtimes: path in the page and content."""
+    for runtime, tarball in zip(RUNTIMES, tarballs, strict=True):
+        with tarfile.open(tarball) as archive:
+            for file in runtime["files"]:
+                member: Any = archive.extractfile(f"package/{file}")
+                yield f"runtimes/{Path(file).name}", member.read()
+
+
+def _licences() -> Iterator[tuple[str, bytes]]:
+    """The licences of what is vendored, as their Python packages bring them: path in the page and content."""
+    packages = importlib.metadata.packages_distributions()  # such as onnxruntime of onnxruntime-gpu
+    for module in ("mujoco", "onnxruntime", "gymnasium"):
+        for path in importlib.metadata.files(packages[module][0]) or ():
+            if re.match(r"licen[cs]e|thirdpartynotices", path.name, re.IGNORECASE):
+                yield f"licences/{module}-{path.stem}.txt", path.read_binary()
