@@ -12,12 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
 from small_cli import NAME, STEPS
+from swing import CAR, LIMIT, SMALL, push
 
+import decision_rnn
+from decision_rnn import Run
 from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
@@ -141,6 +145,42 @@ def inline_cli(
         return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
 
     return run
+
+
+FOLDERS = ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH")
+
+
+@pytest.fixture(scope="session")
+def swing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data folders, the dataset `local/swing` of the mountain car, and a run of 20 steps, `swing-up`."""
+    folder = tmp_path_factory.mktemp("swing")
+    with pytest.MonkeyPatch.context() as patch:
+        enter_swing(folder, patch)
+        decision_rnn.record(push, CAR, "local/swing", episodes=4, progress=False)
+        options: dict[str, Any] = {"training": {"log_every": 10}, "progress": False}
+        decision_rnn.train("local/swing", SMALL, steps=20, output=folder / "swing-up", **options)
+    return folder
+
+
+def enter_swing(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Use the data folders, and end the car's episodes early, since agents that are hardly trained drive on."""
+    for name in FOLDERS:
+        patch.setenv(name, str(folder / name.lower()))
+    patch.setattr(gymnasium.spec(CAR), "max_episode_steps", LIMIT)
+
+
+@pytest.fixture
+def inside(swing_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh working folder, with the data folders that hold `local/swing`."""
+    enter_swing(swing_folder, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(swing_folder: Path, inside: Path) -> Run:
+    """The run of 20 steps on `local/swing`."""
+    return Run(swing_folder / "swing-up")
 
 
 @pytest.fixture

