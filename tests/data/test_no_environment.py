@@ -37,7 +37,7 @@ def robot(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return write_store("local/robot", logs())
 
 
-def test_agent_is_trained_without_evaluation_acts_and_is_exported(
+def test_agent_is_trained_acts_and_is_exported(
     robot: EpisodeStore, inline_cli: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert robot.environment_id is open_dataset("local/robot").spec.environment_id is None

@@ -52,7 +52,7 @@ def test_callback_gets_metrics_and_agent_and_changes_no_weights(run: Run, inside
         train("local/swing", **QUICK, output="failed", callback=lambda *now: 1 / 0)
 
 
-def test_training_stopped_by_a_callback_resumes_to_the_same_weights(run: Run, inside: Path) -> None:
+def test_training_stopped_by_a_callback_resumes_identically(run: Run, inside: Path) -> None:
     stopped = train("local/swing", **TWENTY, output="stopped", callback=lambda *now: np.False_)
     assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
     resumed = train(resume=True, output=Path("stopped"), progress=False)
@@ -121,7 +121,7 @@ def test_train_accepts_every_form_of_episode_data(inside: Path) -> None:
     assert train(episodes, **QUICK, output="list", environment_id=CAR, resume=True).agent.step == 2
 
 
-def test_parts_of_data_of_an_altered_environment_are_not_evaluated(inside: Path) -> None:
+def test_parts_of_data_of_altered_environments_are_not_evaluated(inside: Path) -> None:
     """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
     environment = gymnasium.make(CAR, goal_velocity=0.01)
     store = decision_rnn.record(push, environment, "local/fast-goal", episodes=3, progress=False).store
@@ -184,7 +184,7 @@ def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
     assert trained.evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
 
 
-def test_train_from_an_agents_weights_takes_only_the_cap_from_the_data(
+def test_train_from_weights_takes_only_the_cap_from_the_data(
     run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = decision_rnn.record(lambda seen: 0.5 * push(seen), CAR, "local/half", episodes=2, seed=9, progress=False)
