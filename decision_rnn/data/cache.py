@@ -1,23 +1,14 @@
 """The cache of what can be made again: its folder and the hashes that detect changes."""
 
+import contextlib
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.files import existing_ancestor
-
-
-class CacheError(InputError):
-    """A folder that can be made again is unusable; `fault` says why, without the remedy."""
-
-    def __init__(self, fault: str, folder: Path) -> None:
-        super().__init__(f"{fault}. Delete the folder {folder}; it will be made again.")
-        self.fault = fault
+from decision_rnn.utils.errors import EnvironmentFailure, InputError, one_line
 
 
 def cache_root() -> Path:
@@ -49,15 +40,19 @@ def is_made_of(recorded: list[dict[str, Any]], files: Sequence[Path]) -> bool:
     """Whether the files are those recorded by `identify`; hashes only those that may have changed."""
 
     def same(known: dict[str, Any], file: Path) -> bool:
-        status = file.stat()
-        untouched = (str(file.absolute()), status.st_mtime_ns) == (known["path"], known["mtime_ns"])
-        return status.st_size == known["bytes"] and (untouched or sha256_of(file) == known["sha256"])
+        untouched = (str(file.absolute()), file.stat().st_mtime_ns) == (known["path"], known["mtime_ns"])
+        return file.stat().st_size == known["bytes"] and (untouched or sha256_of(file) == known["sha256"])
 
     return len(recorded) == len(files) and all(map(same, recorded, files))
 
 
-def check_room(path: Path, needed: int) -> None:
-    """Raise InputError if `needed` bytes do not fit: on a full disk HDF5 crashes instead of raising an error."""
-    free = shutil.disk_usage(existing_ancestor(path)).free
-    if free < needed:
-        raise InputError(f"{path} needs {needed >> 20} MiB, but only {free >> 20} MiB are free. Choose another disk.")
+@contextlib.contextmanager
+def reading(subject: object, kind: str) -> Iterator[None]:
+    """Turns errors of any type inside the block into an InputError that names the file: readers raise many."""
+    try:
+        yield
+    except (InputError, EnvironmentFailure):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"{subject} cannot be read as {kind} ({reason}). Name another, or fetch it again.") from None

@@ -1,8 +1,8 @@
 """Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +14,10 @@ import numpy as np
 from decision_rnn.data.episode import Episode, Missing
 from decision_rnn.data.formats.d4rl import read_d4rl, read_header
 from decision_rnn.data.formats.minari import environment_of
-from decision_rnn.data.formats.table import Columns, read_tables
+from decision_rnn.data.formats.table import Columns, read_table, table_notes
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
+from decision_rnn.data.spaces import SomeSpaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.utils.errors import InputError
@@ -24,7 +25,6 @@ from decision_rnn.utils.messages import bar, quiet, warn
 from decision_rnn.utils.parsing import split_names
 
 DEFAULT_SOURCE = "standin"
-PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 MOST_CHOICES = 100
 """Actions that are whole numbers up to here may number choices."""
 
@@ -71,7 +71,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
         `.episode_lengths` (episodes,).
 
     Raises:
-        InputError: If there is no such dataset, its source is unavailable or invalid, or `partial` is neither value.
+        InputError: If there is no such dataset, its source is unavailable or invalid, or no episode is left.
 
     Example:
         >>> dataset = decision_rnn.open_dataset("local/swing")
@@ -81,8 +81,6 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
         >>> store.num_episodes, store.observations.shape[1], store.actions.shape[1]
         (4, 2, 1)
     """
-    if partial not in ("keep", "drop"):
-        raise InputError(f"partial is {partial!r:.100}: expected keep or drop.")
     name = check_name(name)
     path = None if path is None else Path(path)
     source = _source(name)
@@ -134,22 +132,23 @@ def as_dataset(
     environment.
 
     Raises:
-        InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
-            `path` does not apply.
+        InputError: If the environment of episodes is not given, or if `environment_id` or `path` does not apply.
     """
     name = data if isinstance(data, str) else data.name if isinstance(data, Dataset | EpisodeStore) else None
     if isinstance(data, minari.MinariDataset) and data.total_episodes == data.storage.total_episodes:
         name = f"minari/{data.spec.dataset_id}"
-    if environment_id is not None and (name is not None or isinstance(data, EpisodeStore)):
-        raise InputError(f"environment_id is {environment_id!r:.100}, but {name} states its own: leave it out.")
-    if path is not None and not isinstance(data, str):
-        raise InputError(f"path is {str(path)!r:.100}, but the dataset is not given by name: leave it out.")
-    if isinstance(data, Dataset):
-        return data if partial == "keep" else open_dataset(data.name, data.path, partial)
+    stated = name is not None or isinstance(data, EpisodeStore)
+    if (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
+        raise InputError(
+            f"environment_id {environment_id!r:.100} and path {path!r:.100} do not both apply to {name or 'episodes'}: "
+            "a dataset states its environment, and only a name has a path. Leave it out."
+        )
+    if isinstance(data, Dataset) and partial == "keep":
+        return data
     if name is not None:
-        return open_dataset(name, path, partial)
+        return open_dataset(name, data.path if isinstance(data, Dataset) else path, partial)
     settings: dict[str, Any] | None = None
-    spaces: Sequence[gymnasium.Space[Any] | None] = (None, None)
+    spaces: SomeSpaces = (None, None)
     if isinstance(data, EpisodeStore):
         environment_id, settings = data.environment_id, data.source.get("environment_settings")
         spaces = data.observation_space, data.action_space
@@ -158,12 +157,10 @@ def as_dataset(
             metadata = data.storage.read_raw_metadata(data.storage.data_path)
             environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
         spaces = data.spec.observation_space, data.spec.action_space
-    elif not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
-        raise InputError(f"{type(data).__name__} is not a dataset: give a name, a Dataset, or a list of episodes.")
     elif environment_id is None:
         raise InputError(
-            "environment_id is missing: a list of episodes does not state its environment. Give one such as Hopper-v5, "
-            "or, if there is none, write the episodes with write_store first."
+            f"environment_id is missing: {type(data).__name__} does not state its environment. Give one such as "
+            "Hopper-v5, the name of a dataset, or, if there is none, write the episodes with write_store first."
         )
     return open_dataset(cache_episodes(data, environment_id, settings, spaces), None, partial)
 
@@ -230,28 +227,33 @@ def import_log(
         >>> dataset.store.num_episodes, dataset.store.episode_returns.round(3)
         (2, array([0.2, 0.2]))
     """
-    logs = list(log) if isinstance(log, list | tuple) else [log]
-    check_new(name, append)
-    if not logs:
-        raise InputError(f"{name}: there is no log to import: give at least one.")
-    notes, columns = list[str](), dict[str, list[str]]()
+    logs = log if isinstance(log, list | tuple) else [log]
+    roles = Columns(_names(observations), _names(actions), reward, episode, time, terminated, truncated)
+    notes, counts = list[str](), Counter[str]()
+    if not append:
+        check_new(name)
+
+    def read(log: Any) -> tuple[dict[str, list[str]], Iterator[Episode]]:
+        if _is_hdf5(log):
+            return read_header(Path(log).expanduser())[1], read_d4rl(Path(log).expanduser(), notes)
+        return read_table(log, roles, counts, complete=missing == "error")
+
+    def read_all() -> Iterator[Episode]:
+        yield from first
+        for further in logs[1:]:
+            other, episodes = read(further)
+            if other != columns:
+                raise InputError(f"{name}: the columns of a log are {other}, expected {columns}.")
+            yield from episodes
+        notes.extend(table_notes(counts, roles))
+
     with quiet(not progress):
-        if all(map(_is_hdf5, logs)):
-            headers = [read_header(Path(file).expanduser()) for file in logs]
-            columns = headers[0][1]
-            if any(names != columns for _, names in headers):
-                raise InputError(f"{name}: the files have different columns. Import them as separate datasets.")
-            environment_id = environment_id or next((named for named, _ in headers if named), None)
-            episodes: Iterable[Episode] = (
-                episode for file in logs for episode in read_d4rl(Path(file).expanduser(), notes, missing=missing)
-            )
-        else:
-            roles = Columns(_names(observations), _names(actions), reward, episode, time, terminated, truncated)
-            read = read_tables(logs, roles, columns, notes, missing)
-            episodes = chain([next(read)], read)  # the names of the columns are known once a log has been read
+        columns, first = read(logs[0])
+        if environment_id is None and _is_hdf5(logs[0]):
+            environment_id = read_header(Path(logs[0]).expanduser())[0]
         store = write_store(
             name,
-            bar(episodes, "importing", unit=" episodes"),
+            bar(read_all(), "importing", unit=" episodes"),
             environment_id,
             append=append,
             action_space=action_space,
@@ -261,8 +263,12 @@ def import_log(
         )
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
-        if store.stated_spaces[1] is None:
-            _warn_of_choices(name, store.actions)
+        largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
+        if store.stated_spaces[1] is None and store.actions.min() == 0 < largest <= MOST_CHOICES and whole:
+            warn(
+                f"{name}: the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number "
+                "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
+            )
     return open_dataset(name)
 
 
@@ -272,15 +278,6 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _is_hdf5(log: Any) -> bool:
     return isinstance(log, str | Path) and (Path(log).suffix in (".hdf5", ".h5") or h5py.is_hdf5(log))
-
-
-def _warn_of_choices(name: str, actions: np.ndarray) -> None:
-    largest = actions.max()
-    if 0 < largest <= MOST_CHOICES and actions.min() == 0 and (actions == np.floor(actions)).all():
-        warn(
-            f"{name}: the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number "
-            "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
-        )
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
@@ -295,16 +292,14 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
         The dataset, as from `open_dataset`.
 
     Raises:
-        InputError: If the parts' environments or sizes differ, there are fewer than two, one is given twice, or the
-            name is taken or invalid. Nothing is written in this case.
+        InputError: If the parts' environments, columns or spaces differ, or the name is taken or invalid. Nothing is
+            written in this case.
 
     Example:
         >>> more = decision_rnn.record(run, "MountainCarContinuous-v0", "local/more", episodes=1, progress=False)
         >>> decision_rnn.merge_datasets("local/both", ["local/swing", more]).store.num_episodes
         5
     """
-    stores = {dataset.name: dataset.store for dataset in map(as_dataset, datasets)}
-    if len(stores) < max(2, len(datasets)):
-        raise InputError(f"{name}: give at least two datasets to merge, each once.")
-    merge_stores(name, stores)
+    parts = [as_dataset(dataset) for dataset in datasets]
+    merge_stores(name, [part.name for part in parts], [part.store for part in parts])
     return open_dataset(name)

@@ -1,5 +1,6 @@
-"""One episode, as recorded from an environment."""
+"""One episode, as recorded from an environment, and the checks of those that are written."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -7,12 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.data.layouts import Layout
-from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 
 ARRAYS = ("observations", "actions", "rewards")
 Missing = Literal["error", "drop_episode", "end_episode"]
-"""What is done with an episode in which a number is NaN, infinite, or too large for float32."""
+"""What is done with an episode in which a number is NaN, infinite, or too large for float32. `drop_episode` leaves it
+out. `end_episode` ends it before the first step with a missing number, neither terminated nor truncated; the
+observation of that step is the final one if it is complete, otherwise the last complete one is repeated."""
 
 
 @dataclass(frozen=True, eq=False)  # comparing arrays gives no single truth value
@@ -32,22 +35,6 @@ class Episode:
     truncated: bool
     seed: int | None = None
 
-    def validate(self, name: str) -> None:
-        """Raise InputError, with `name` for the episode, unless it is non-empty, finite and consistent in length."""
-        length = len(self.rewards) if self.rewards.ndim == 1 else 0
-        shapes = {key: getattr(self, key).shape for key in ARRAYS}
-        dims = (self.observations.ndim, self.actions.ndim)
-        if dims != (2, 2) or length == 0 or (len(self.observations), len(self.actions)) != (length + 1, length):
-            raise InputError(
-                f"{name} has the shapes {shapes}: expected observations (T+1, O), actions (T, A) and rewards (T,) with "
-                "T > 0. Repeat the last observation if none follows the last action; give the spaces of other values."
-            )
-        for key in ARRAYS:
-            finite = is_finite(getattr(self, key))
-            if not finite.all():
-                first = ", ".join(map(str, np.argwhere(~finite)[0]))
-                raise InputError(f"{name} has {key} that are not finite in float32, as at {first}. Leave it out.")
-
 
 def is_finite(values: np.ndarray) -> np.ndarray:
     """Whether each number is finite in float32, in which it is stored: bool, of the shape of `values`."""
@@ -55,95 +42,84 @@ def is_finite(values: np.ndarray) -> np.ndarray:
         return np.isfinite(values.astype(np.float32, copy=False))
 
 
-def as_episodes(
-    episodes: Iterable[Any], name: str, layouts: Sequence[Layout | None] = (None, None)
+def checked_episodes(
+    episodes: Iterable[Any],
+    name: str,
+    layouts: Sequence[Layout | None] = (None, None),
+    missing: Missing = "error",
+    notes: list[str] | None = None,
 ) -> Iterator[Episode]:
-    """Convert objects with an episode's attributes to `Episode`.
+    """Episodes as rows of finite numbers of the same sizes.
 
-    Minari's have `terminations` and `truncations` of every step. Values of spaces with these layouts, of observations
-    and actions, become rows. Raises InputError for anything else.
+    Args:
+        episodes: `Episode`, or objects with the same attributes; Minari's have `terminations` and `truncations` of
+            every step.
+        name: What they are called in messages.
+        layouts: Those of observations and actions, whose values become rows; None for vectors of the first episode's
+            size.
+        missing: What is done with episodes in which numbers are missing.
+        notes: Extended after the last episode by a sentence on how many were dropped or cut.
+
+    Raises:
+        InputError: If there are none, or, naming the episode, if its arrays do not fit each other, the spaces or the
+            first episode, or if a number is missing.
     """
-    for index, episode in enumerate(episodes):
+    sizes = [layout and layout.size for layout in layouts]
+    counts: Counter[str] = Counter()
+    for index, item in enumerate(episodes):
         where = f"{name}: episode {index}"
-        lacking = [key for key in ARRAYS if not hasattr(episode, key)]
-        if lacking:
-            raise InputError(f"{where}, a {type(episode).__name__}, has no {lacking[0]}: make it an Episode.")
-        observations, actions, rewards = (
-            _as_rows(getattr(episode, key), layout, f"{key} of {where}")
-            for key, layout in zip(ARRAYS, (*layouts, None), strict=True)
-        )
-        terminated, truncated = (
-            _last_flag(getattr(episode, flag, getattr(episode, column, None)), rewards.size, f"{flag} of {where}")
-            for flag, column in (("terminated", "terminations"), ("truncated", "truncations"))
-        )
-        yield Episode(observations, actions, rewards, terminated, truncated)
+        episode = _as_rows(item, layouts, where)
+        shapes = {key: getattr(episode, key).shape for key in ARRAYS}
+        steps, dims = episode.rewards.size, [shape[-1] if shape else 0 for shape in shapes.values()][:2]
+        sizes = [size or dim for size, dim in zip(sizes, dims, strict=True)]
+        numeric = all(getattr(episode, key).dtype.kind in "fiub" for key in ARRAYS)
+        expected = ((steps + 1, sizes[0]), (steps, sizes[1]), (steps,))
+        if not numeric or not steps or tuple(shapes.values()) != expected:
+            raise InputError(
+                f"{where} has the shapes {shapes}: expected numbers of shape (T+1, {sizes[0]}), (T, {sizes[1]}) and "
+                "(T,). Repeat the last observation if none follows the last action; give the spaces of other values."
+            )
+        counts["total"] += 1
+        finite = {key: is_finite(getattr(episode, key)).reshape(shapes[key][0], -1).all(axis=1) for key in ARRAYS}
+        first = {key: int(rows.argmin()) for key, rows in finite.items() if not rows.all()}
+        if not first:
+            yield episode
+        elif missing == "error":
+            key, step = next(iter(first.items()))
+            raise InputError(f"{where} has {key} that are not finite in float32, first at step {step}. Leave it out.")
+        elif missing == "drop_episode" or min(first.values()) == 0:
+            counts["dropped"] += 1
+        else:
+            counts["cut before the first"] += 1
+            yield _ended(episode, min(first.values()))
+    if counts["total"] == counts["dropped"]:
+        raise InputError(f"{name} has no episodes{' without missing numbers' * bool(counts)}: expected at least one.")
+    for action in ("dropped", "cut before the first"):
+        if counts[action] and notes is not None:
+            of_all = f"{counts[action]:,} of {counted(counts['total'], 'episode')}"
+            notes.append(f"{of_all} had missing numbers: {action} (missing {missing})")
 
 
-def _as_rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
+def _as_rows(episode: Any, layouts: Sequence[Layout | None], where: str) -> Episode:
+    observations, actions = (
+        _rows(getattr(episode, key), layout, f"{key} of {where}") for key, layout in zip(ARRAYS, layouts, strict=False)
+    )
+    flags = ("terminated", "truncated") if hasattr(episode, "terminated") else ("terminations", "truncations")
+    terminated, truncated = (bool(np.ravel(getattr(episode, flag))[-1]) for flag in flags)
+    rewards, seed = np.asarray(episode.rewards), getattr(episode, "seed", None)
+    return Episode(observations, actions, rewards, terminated, truncated, seed)
+
+
+def _rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
     """Values with the steps first as rows; an array of rows is returned as it is, once its choices are one-hot."""
     if layout is not None and not layout.flat:
-        (part, *further) = layout.parts
-        if not further and part.size > 1 and part.shape == () and np.shape(values)[1:] == (1,):
+        (part, *others) = layout.parts
+        if not others and part.size > 1 and part.shape == () and np.shape(values)[1:] == (1,):
             values = np.reshape(values, -1)  # choices in a column of a table
         if isinstance(values, dict | tuple) or np.shape(values)[1:] != (layout.size,):
             return layout.rows(values, where)
-    try:
-        rows = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError):  # such as rows of different lengths
-        rows = np.array(None)
-    if rows.dtype.kind not in "fiub":
-        raise InputError(f"{where}: expected an array of numbers, or the space of the values as an argument.")
-    if layout is not None:
-        layout.check_rows(rows, where)
-    return rows
-
-
-def _last_flag(value: Any, steps: int, where: str) -> bool:
-    """Whether an episode ended so, from a flag of its last step or flags of all steps."""
-    values = np.atleast_1d(np.asarray(value))
-    flags = values.dtype.kind in "fiub" and np.isin(values, (0, 1)).all()
-    if not flags or values.shape not in ((1,), (steps,)) or not values.size or values[:-1].any():
-        raise InputError(f"{where} is {one_line(value, 80)}: expected true or false, for its last step.")
-    return bool(values[-1])
-
-
-def without_missing(episodes: Iterable[Episode], missing: Missing, notes: list[str]) -> Iterator[Episode]:
-    """Yield the episodes, those with missing numbers treated as `missing` says.
-
-    Args:
-        episodes: The episodes. Those whose arrays do not fit each other are passed on, for the store to refuse.
-        missing: `error` passes all episodes on: the store refuses those with missing numbers. `drop_episode` leaves
-            them out. `end_episode` ends them before the first step with a missing number; the observation of that step
-            is the final one if it is complete, otherwise the last complete one is repeated.
-        notes: Extended after the last episode by a sentence on how many were dropped or cut.
-    """
-    total = dropped = ended = 0
-    for episode in episodes:
-        total += 1
-        step = None if missing == "error" else _first_missing(episode)
-        if step is None:
-            yield episode
-        elif missing == "drop_episode" or step == 0:
-            dropped += 1
-        else:
-            ended += 1
-            yield _ended(episode, step)
-    for number, action in ((dropped, "dropped"), (ended, "cut before the first")):
-        if number:
-            notes.append(f"{number:,} of {counted(total, 'episode')} had missing numbers: {action} (missing {missing})")
-
-
-def _first_missing(episode: Episode) -> int | None:
-    """The first step with a missing number, or the number of steps if only the final observation has one."""
-    arrays = episode.observations, episode.actions, episode.rewards
-    length = np.size(episode.rewards)
-    if not length or [np.shape(array)[:1] for array in arrays] != [(length + 1,), (length,), (length,)]:
-        return None
-    rows = np.full((3, length + 1), True)
-    for row, array in zip(rows, arrays, strict=True):
-        row[: len(array)] = is_finite(array).reshape(len(array), -1).all(axis=1)
-    complete = rows.all(axis=0)
-    return None if complete.all() else int(complete.argmin())
+        layout.check_rows(np.asarray(values), where)
+    return np.asarray(values)
 
 
 def _ended(episode: Episode, step: int) -> Episode:

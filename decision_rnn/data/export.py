@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Literal
 
-from decision_rnn.data.cache import check_room
 from decision_rnn.data.dataset import Partial, open_dataset
 from decision_rnn.data.formats import d4rl, minari, ogbench
 from decision_rnn.utils.errors import InputError, cannot_write
@@ -38,7 +37,6 @@ def export_dataset(
             raise InputError(f"{target} exists: remove it, or name another --output")
         check_folder(target.parent)
         dataset = open_dataset(name, path, partial)
-        check_room(target, 3 * dataset.store.steps * dataset.store.file.strides[0])
         if format == "minari":
             minari.write_minari(output, dataset.store, dataset.spec)
         else:

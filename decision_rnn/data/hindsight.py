@@ -31,12 +31,9 @@ class GoalEntries(NamedTuple):
     ) -> "GoalEntries":
         """Of an observation space, None for vectors; InputError, naming the dataset and the key that needs goals, if
         there are none."""
-        found: dict[tuple[str | int, ...], slice] = {}
-        first = 0
-        for part in Layout.of_space(space, "observations").parts if space is not None else ():
-            found[part.path] = slice(first, first + part.size)
-            first += part.size
-        reached, asked = found.get((REACHED,)), found.get((ASKED,))
+        layout = Layout(()) if space is None else Layout.of_space(space, "observations")
+        columns = {part.path: entries for part, entries in zip(layout.parts, layout.columns, strict=True)}
+        reached, asked = columns.get((REACHED,)), columns.get((ASKED,))
         if reached is None or asked is None or reached.stop - reached.start != asked.stop - asked.start:
             raise InputError(
                 f"{needed}, but the observations of {dataset} are {space or 'vectors'}: they need entries {REACHED} "

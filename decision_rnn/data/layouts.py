@@ -4,11 +4,13 @@ Discrete values become one-hot vectors, entries of Dict and Tuple follow each ot
 out. Apart from `errors.py` this imports only numpy, so that exported policies act without Gymnasium.
 """
 
+import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ IMAGE_SIDE = 32
 """A uint8 array with this many rows and columns is an image: no flat row of numbers does it justice."""
 TEXT = ("Text", "MissionSpace")
 """Names of the classes of spaces of text, the latter Minigrid's."""
+UNREADABLE = (KeyError, IndexError, TypeError, ValueError)
+"""Errors of values that are not of a space."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class Part:
     choices: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        ranges = (f"{first} to {first + count - 1}" for first, count in zip(self.start, self.choices, strict=True))
+        values = f"whole numbers from {', '.join(ranges)}" if self.choices else "numbers"
+        return f"{values} of shape {self.shape}"
+
     @cached_property
     def size(self) -> int:
         """Its number of entries in a row."""
@@ -48,12 +57,13 @@ class Part:
         """Such as `position`, or `goal.position`; empty for a space without parts."""
         return ".".join(map(str, self.path))
 
-    def rows(self, values: np.ndarray, kind: str) -> np.ndarray:
-        """Values (rows, *shape) as (rows, size), NaN as NaN; InputError, naming `kind`, for another shape or an unknown
-        choice."""
-        where = f"{kind} {self.name}".strip()
+    def rows(self, values: Any) -> np.ndarray:
+        """Values (rows, *shape) as (rows, size), NaN as NaN; ValueError for another shape or an unknown choice."""
+        values = np.asarray(values)
+        if values.dtype.kind not in "fiub" or not values.ndim:
+            values = np.atleast_1d(values.astype(np.float64))
         if values.shape[1:] != self.shape:
-            raise InputError(f"a value of {where} has shape {values.shape[1:]} where {self.shape} is needed")
+            raise ValueError(values.shape[1:])
         values = values.reshape(len(values), -1)
         if not self.choices:
             return values
@@ -61,12 +71,7 @@ class Part:
         missing = np.isnan(shifted)  # left to those who mend logs or refuse what is not finite
         valid = (shifted >= 0) & (shifted < self.choices) & (shifted == np.floor(shifted)) | missing
         if not valid.all():
-            row, entry = np.argwhere(~valid)[0]
-            first = self.start[entry]
-            raise InputError(
-                f"{where} is {values[row, entry]}: it must be a whole number from {first} to "
-                f"{first + self.choices[entry] - 1}"
-            )
+            raise ValueError(values[~valid][0])
         rows = np.zeros((len(values), self.size), np.float32)
         firsts = np.cumsum([0, *self.choices[:-1]])
         chosen = np.where(missing, 0, shifted).astype(np.int64) + firsts
@@ -96,25 +101,23 @@ class Layout:
     def of_space(cls, space: Any, kind: str) -> "Layout":
         """The layout of a Gymnasium space; InputError, naming `kind` such as "observations", for spaces of images,
         sequences and graphs, and for one without numbers."""
-        parts = tuple(_parts(space, (), kind))
-        if not sum(part.size for part in parts):
-            raise InputError(f"the {kind} are {one_line(space)}, which holds no numbers")
-        return cls(parts)
+        parts = tuple(_parts(space, ()))
+        if None in parts or not sum(part.size for part in parts if part):
+            raise InputError(
+                f"the {kind} are {one_line(space)}: agents read Box, Discrete, MultiDiscrete, MultiBinary, Dict and "
+                "Tuple. Encode images into vectors."
+            )
+        return cls(tuple(part for part in parts if part))
 
     @classmethod
-    def of_actions(cls, space: Any) -> "Layout":
+    def of_actions(cls, space: Any, kind: str = "actions") -> "Layout":
         """The layout of the Gymnasium space of actions; InputError for spaces in which agents do not act."""
-        layout, box = cls.of_space(space, "actions"), hasattr(space, "low")
-        (part, *others) = layout.parts
-        if others or part.path or not (part.choices or box):
+        layout = cls.of_space(space, kind)
+        floats = hasattr(space, "low") and space.dtype.kind == "f"
+        if len(layout.parts) > 1 or layout.parts[0].path or not (layout.parts[0].choices or floats):
             raise InputError(
-                f"the actions are {one_line(space)}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
-                "environment in one"
-            )
-        if box and space.dtype.kind != "f":
-            raise InputError(
-                f"the actions are {one_line(space)}, whole numbers: wrap the environment so that they are "
-                "MultiDiscrete, or a Box of floats that it rounds"
+                f"the {kind} are {one_line(space)}: agents act in a Box, Discrete or MultiDiscrete space, the Box of "
+                "floats. Wrap the environment in one."
             )
         return layout
 
@@ -138,10 +141,10 @@ class Layout:
         return sum(part.size for part in self.parts)
 
     @cached_property
-    def _columns(self) -> list[tuple[Part, slice]]:
-        """Every part with its entries of a row."""
+    def columns(self) -> list[slice]:
+        """The entries of a row of each part."""
         edges = pairwise([0, *np.cumsum([part.size for part in self.parts]).tolist()])
-        return [(part, slice(*edge)) for part, edge in zip(self.parts, edges, strict=True)]
+        return [slice(*edge) for edge in edges]
 
     @cached_property
     def flat(self) -> bool:
@@ -157,61 +160,59 @@ class Layout:
     @cached_property
     def names(self) -> list[str | None]:
         """A name for every entry of a row; None for those of a part without one."""
-        found: list[str | None] = []
+        names: list[str | None] = []
         for part in self.parts:
-            numbered = [part.name] if part.size == 1 else [f"{part.name}, {i}" for i in range(part.size)]
-            found += numbered if part.path else [None] * part.size
-        return found
+            numbers = [part.name] if part.size == 1 else [f"{part.name}, {i}" for i in range(part.size)]
+            names += numbers if part.path else [None] * part.size
+        return names
 
     def rows(self, values: Any, kind: str) -> np.ndarray:
         """Values with the rows first in every part, as rows (rows, size).
 
         Raises:
-            InputError: Naming `kind`, if the values are not of this space.
+            InputError: Naming `kind` and the part, if the values are not of this space.
         """
-        return self._joined([_numbers(_at(values, part.path, kind), part, kind) for part in self.parts], kind)
-
-    def row(self, value: Any, kind: str) -> np.ndarray:
-        """One value as a row (size,); errors as for `rows`."""
-        return self.rows_of([value], kind)[0]
+        return self._rows(lambda part: reduce(getitem, part.path, values), kind)
 
     def rows_of(self, values: Sequence[Any], kind: str) -> np.ndarray:
         """A sequence of values as rows (rows, size); errors as for `rows`."""
-        return self._joined(
-            [_numbers([_at(value, part.path, kind) for value in values], part, kind) for part in self.parts], kind
-        )
+        return self._rows(lambda part: [reduce(getitem, part.path, value) for value in values], kind)
+
+    def _rows(self, values: Callable[[Part], Any], kind: str) -> np.ndarray:
+        rows = []
+        for part in self.parts:
+            try:
+                rows.append(part.rows(values(part)))
+            except UNREADABLE as error:
+                reason = f"{type(error).__name__}: {one_line(error)}"
+                raise InputError(f"{kind} {part.name}".strip() + f": expected {part} ({reason})") from None
+        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
 
     def check_rows(self, rows: np.ndarray, kind: str) -> None:
         """Raise InputError, naming `kind` and the first such row, unless the choices in rows (rows, size) are one-hot
         vectors; rows with missing numbers are left to others."""
-        for part, columns in self._columns:
-            if part.choices:
-                given = rows[:, columns].astype(np.float64)
-                ones = np.add.reduceat(given, np.cumsum([0, *part.choices[:-1]]), axis=1)
-                faulty = ~(np.isin(given, (0, 1)).all(1) & (ones == 1).all(1) | np.isnan(given).any(1))
-                if faulty.any():
-                    row = faulty.argmax()
-                    raise InputError(
-                        f"{f'{kind} {part.name}'.strip()}: row {row} is {one_line(given[row])}, which is not one-hot: "
-                        "give 1 for what was chosen and 0 for the rest, or the choices themselves in place of rows"
-                    )
+        for part, columns in zip(self.parts, self.columns, strict=True):
+            values = rows[:, columns] if part.choices else rows[:, :0]
+            again = part.rows(part.values(values)) if part.choices else values
+            faulty = (again != values).any(1) & ~np.isnan(values).any(1)
+            if faulty.any():
+                row = faulty.argmax()
+                raise InputError(
+                    f"{kind} {part.name}".strip() + f": row {row} is {one_line(values[row])}, which is not one-hot. "
+                    "Give 1 for what was chosen and 0 for the rest, or the choices themselves in place of rows."
+                )
 
-    def _joined(self, arrays: list[np.ndarray], kind: str) -> np.ndarray:
-        if len(lengths := {len(array) for array in arrays}) > 1:
-            raise InputError(f"the parts of the {kind} have {' and '.join(map(str, sorted(lengths)))} rows")
-        rows = [part.rows(array, kind) for part, array in zip(self.parts, arrays, strict=True)]
-        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
-
-    def holds_one(self, value: Any, kind: str) -> bool:
+    def holds_one(self, value: Any) -> bool:
         """Whether a value is one of the space, and not several of them with the rows first."""
-        part = self.parts[0]
-        return np.ndim(_at(value, part.path, kind)) == len(part.shape)
+        with contextlib.suppress(*UNREADABLE):
+            return np.ndim(reduce(getitem, self.parts[0].path, value)) == len(self.parts[0].shape)
+        return False
 
     def values(self, rows: np.ndarray) -> Any:
         """The values that rows (rows, size) stand for, with the rows first in every part."""
-        if self.flat:
-            return rows
-        return _nested({part.path: part.values(rows[:, columns]) for part, columns in self._columns})
+        return _nested(
+            {part.path: part.values(rows[:, columns]) for part, columns in zip(self.parts, self.columns, strict=True)}
+        )
 
 
 def numbered(entry: int, names: Sequence[str | None]) -> str:
@@ -220,58 +221,30 @@ def numbered(entry: int, names: Sequence[str | None]) -> str:
     return f"{entry} ({name})" if name else str(entry)
 
 
-def _numbers(values: Any, part: Part, kind: str) -> np.ndarray:
-    try:
-        array = np.asarray(values)
-        return array if array.dtype.kind in "fiub" and array.ndim else np.atleast_1d(array.astype(np.float64))
-    except (TypeError, ValueError):
-        raise InputError(f"{f'{kind} {part.name}'.strip()} is {one_line(values)}: it must hold numbers") from None
-
-
-def _parts(space: Any, path: tuple[str | int, ...], kind: str) -> Iterator[Part]:
-    inner = None if type(space).__name__ == "OneOf" else getattr(space, "spaces", None)  # whose size varies
-    if isinstance(inner, dict):
-        for key, entry in inner.items():
-            yield from _parts(entry, (*path, key), kind)
-    elif isinstance(inner, tuple | list):
-        for index, entry in enumerate(inner):
-            yield from _parts(entry, (*path, index), kind)
+def _parts(space: Any, path: tuple[str | int, ...]) -> Iterator[Part | None]:
+    """The parts of a space; None for one that agents cannot read."""
+    inner, shape = getattr(space, "spaces", None), tuple(map(int, getattr(space, "shape", None) or ()))
+    kind = type(space).__name__
+    if inner is not None and kind != "OneOf":  # whose size varies
+        for key, entry in inner.items() if isinstance(inner, dict) else enumerate(inner):
+            yield from _parts(entry, (*path, key))
     elif hasattr(space, "nvec"):
-        yield Part(path, tuple(space.nvec.shape), *(tuple(map(int, np.ravel(x))) for x in (space.nvec, space.start)))
+        yield Part(path, shape, *(tuple(map(int, np.ravel(x))) for x in (space.nvec, space.start)))
     elif hasattr(space, "start"):
         yield Part(path, (), (int(space.n),), (int(space.start),))
-    elif hasattr(space, "low"):
-        shape = tuple(map(int, space.shape))
-        if space.dtype == np.uint8 and len(shape) >= 2 and min(sorted(shape)[-2:]) >= IMAGE_SIDE:
-            raise InputError(
-                f"the {kind} are images, {one_line(space)}: agents read numbers, so encode them into vectors first"
-            )
-        yield Part(path, shape)
-    elif type(space).__name__ == "MultiBinary":
-        yield Part(path, tuple(map(int, space.shape)))
-    elif type(space).__name__ not in TEXT:
-        raise InputError(
-            f"the {kind} are {one_line(space)}: agents read Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
-        )
+    elif hasattr(space, "low") or kind == "MultiBinary":
+        image = hasattr(space, "low") and space.dtype == np.uint8 and sorted(shape)[-2:-1] >= [IMAGE_SIDE]
+        yield None if image else Part(path, shape)
+    elif kind not in TEXT:
+        yield None
 
 
-def _at(value: Any, path: tuple[str | int, ...], kind: str) -> Any:
-    for key in path:
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError):
-            named = isinstance(value, dict)
-            found = f"only {', '.join(map(repr, value))}" if named else f"and is of type {type(value).__name__}"
-            raise InputError(f"{kind} has no entry {key!r}, {found:.200}: give all entries of the space") from None
-    return value
-
-
-def _nested(found: dict[tuple[str | int, ...], Any]) -> Any:
+def _nested(values: dict[tuple[str | int, ...], Any]) -> Any:
     """Values by their paths as nested dictionaries and tuples."""
-    if () in found:
-        return found[()]
+    if () in values:
+        return values[()]
     inner: dict[str | int, dict[tuple[str | int, ...], Any]] = {}
-    for path, value in found.items():
-        inner.setdefault(path[0], {})[path[1:]] = value
+    for (first, *rest), value in values.items():
+        inner.setdefault(first, {})[tuple(rest)] = value
     built = {key: _nested(entries) for key, entries in inner.items()}
     return tuple(built.values()) if all(isinstance(key, int) for key in built) else built

@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -11,10 +11,11 @@ from gymnasium.spaces import Box, Dict, Text, Tuple
 from minari.serialization import deserialize_space, serialize_space
 
 from decision_rnn.data.layouts import TEXT, Layout
-from decision_rnn.utils.errors import InputError
 
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 """The spaces of an observation and of an action."""
+SomeSpaces = Sequence[gymnasium.Space[Any] | None]
+"""The same two, None for one that is not known."""
 KINDS = ("observation", "action")
 UNIT = 1.01
 """Actions up to here, of an unknown space, are taken to be within [-1, 1]: some data exceed 1 by rounding."""
@@ -22,64 +23,50 @@ UNIT = 1.01
 
 def described_spaces(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> dict[str, str]:
     """Two spaces in Minari's JSON, by kind."""
-    return {
-        kind: serialize_space(_described(space)) for kind, space in zip(KINDS, (observations, actions), strict=True)
-    }
+    return {"observation": serialize_space(_plain(observations)), "action": serialize_space(_plain(actions))}
 
 
 def read_spaces(described: Mapping[str, str]) -> Spaces:
     """The spaces that `described_spaces` describes."""
-    observations, actions = (read_space(described[kind]) for kind in KINDS)
-    return observations, actions
+    return read_space(json.loads(described["observation"])), read_space(json.loads(described["action"]))
 
 
-def read_space(described: str) -> gymnasium.Space[Any]:
-    """The space that Minari's JSON describes; the entries of a Dict have the order in which they are written there,
-    which is that of the columns in which its values are stored."""
-    return _read(json.loads(described))
-
-
-def _described(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-    """A space that Minari's JSON can describe: with plain text in place of Minigrid's, which agents do not read."""
-    if isinstance(space, Dict):
-        return _dict_in_order((key, _described(entry)) for key, entry in space.spaces.items())
-    if isinstance(space, Tuple):
-        return Tuple([_described(entry) for entry in space.spaces])
-    return Text(1) if type(space).__name__ in TEXT else space
-
-
-def _read(described: dict[str, Any]) -> gymnasium.Space[Any]:
+def read_space(described: dict[str, Any]) -> gymnasium.Space[Any]:
+    """The space that Minari's JSON describes; the entries of a Dict keep the order in which they are written there,
+    which is that of the columns of rows: Gymnasium sorts the keys of a plain dictionary."""
     if described["type"] == "Dict":
-        return _dict_in_order((key, _read(entry)) for key, entry in described["subspaces"].items())
+        return Dict(OrderedDict((key, read_space(entry)) for key, entry in described["subspaces"].items()))
     if described["type"] == "Tuple":
-        return Tuple([_read(entry) for entry in described["subspaces"]])
+        return Tuple([read_space(entry) for entry in described["subspaces"]])
     return deserialize_space(described)
 
 
-def _dict_in_order(entries: Iterable[tuple[str, gymnasium.Space[Any]]]) -> Dict:
-    return Dict(OrderedDict(entries))  # Gymnasium sorts the keys of a plain dictionary
+def _plain(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """A space that Minari's JSON can describe: with plain text in place of Minigrid's, which agents do not read."""
+    if isinstance(space, Dict):
+        return Dict(OrderedDict((key, _plain(entry)) for key, entry in space.spaces.items()))
+    if isinstance(space, Tuple):
+        return Tuple([_plain(entry) for entry in space.spaces])
+    return Text(1) if type(space).__name__ in TEXT else space
 
 
-def layouts_of(spaces: Sequence[gymnasium.Space[Any] | None], where: str) -> tuple[Layout | None, Layout | None]:
+def layouts_of(spaces: SomeSpaces, where: str) -> tuple[Layout | None, Layout | None]:
     """How observations and actions of these spaces become rows, None where a space is not known.
 
     Raises InputError, with `where` for the environment, if agents cannot read or act in one.
     """
-    try:
-        observations = None if spaces[0] is None else Layout.of_space(spaces[0], "observations")
-        actions = None if spaces[1] is None else Layout.of_actions(spaces[1])
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    return observations, actions
+    observations, actions = spaces
+    return (
+        None if observations is None else Layout.of_space(observations, f"observations of {where}"),
+        None if actions is None else Layout.of_actions(actions, f"actions of {where}"),
+    )
 
 
-def bounded_spaces(
-    spaces: Sequence[gymnasium.Space[Any] | None], observation_dim: int, low: np.ndarray, high: np.ndarray
-) -> Spaces:
+def bounded_spaces(spaces: SomeSpaces, observation_dim: int, low: np.ndarray, high: np.ndarray) -> Spaces:
     """Spaces of both kinds, with finite bounds for every action.
 
     Args:
-        spaces: The spaces of an observation and an action, None where one is not known.
+        spaces: The spaces of an observation and an action.
         observation_dim: The numbers of an observation.
         low: (A,) the least action in the data.
         high: (A,) the largest one. Entries without bounds in the space, or all if it is None, have the range of the
@@ -88,16 +75,16 @@ def bounded_spaces(
     observations, actions = spaces
     if observations is None or Layout.of_space(observations, "observations").flat:
         observations = Box(-np.inf, np.inf, (observation_dim,))
-    if actions is not None and not (isinstance(actions, Box) and np.issubdtype(actions.dtype, np.floating)):
+    if actions is not None and not isinstance(actions, Box):
         return observations, actions
-    bounds = np.array([np.full_like(low, -np.inf), np.full_like(high, np.inf)])
+    ranges = np.array([low, high])
     if actions is not None:
         bounds = np.array([actions.low.ravel(), actions.high.ravel()])
-    ranges = np.array([low, high])
-    if actions is None and np.abs(ranges).max() <= UNIT:
+        ranges = np.where(np.isfinite(bounds), bounds, ranges)
+    elif np.abs(ranges).max() <= UNIT:
         ranges = np.where(low < high, [[-1.0], [1.0]], ranges)
     shape = low.shape if actions is None else actions.shape
-    least, most = np.where(np.isfinite(bounds), bounds, ranges).astype(np.float32).reshape(2, *shape)
+    least, most = ranges.astype(np.float32).reshape(2, *shape)
     return observations, Box(least, most, shape)
 
 

@@ -3,21 +3,20 @@
 import contextlib
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from decision_rnn.data.cache import CacheError, cache_root, sha256_of, sha256_of_json
-from decision_rnn.data.episode import Episode, as_episodes
-from decision_rnn.data.spaces import KINDS, bounded_spaces, described_spaces, layouts_of, read_spaces
-from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, Moments, column_layout, write_arrays
-from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.data.cache import cache_root, reading, sha256_of, sha256_of_json
+from decision_rnn.data.episode import Episode, Missing, checked_episodes
+from decision_rnn.data.spaces import KINDS, SomeSpaces, bounded_spaces, described_spaces, layouts_of, read_spaces
+from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
+from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import locked, new_directory, remove_directory
 from decision_rnn.utils.messages import counted, warn
 
@@ -144,11 +143,10 @@ class EpisodeStore:
 
     def episode_rows(self) -> Iterator[slice]:
         """The rows of each episode in `file`."""
-        for first, length in zip(self.first_rows.tolist(), self.episode_lengths.tolist(), strict=True):
-            yield slice(first, first + length)
+        return map(slice, self.first_rows.tolist(), (self.first_rows + self.episode_lengths).tolist())
 
     def _episode(self, index: int, rewards: np.ndarray) -> Episode:
-        first, length = int(self.first_rows[index]), int(self.offsets[index + 1] - self.offsets[index])
+        first, length = self.first_rows[index], self.offsets[index + 1] - self.offsets[index]
         rows = slice(first, first + length)
         steps = self.file[rows]
         return Episode(
@@ -173,10 +171,8 @@ class EpisodeStore:
             setattr(selection, name, getattr(self, name)[mask])
         selection.source = {**self.source, "notes": [*self.source.get("notes", []), *([note] if note else [])]}
         selection.fingerprint = sha256_of_json([self.fingerprint, np.flatnonzero(mask).tolist()])
-        moments = Moments()
-        for rows in selection.episode_rows():
-            moments.add(self.file[rows, self.columns["observation"]])
-        selection.observation_mean, selection.observation_std = moments.finish()
+        observations = (self.file[rows, self.columns["observation"]] for rows in selection.episode_rows())
+        selection.observation_mean, selection.observation_std = moments(observations)
         return selection
 
     def returns_to_go(self) -> np.ndarray:
@@ -191,25 +187,21 @@ class EpisodeStore:
     def open(cls, path: Path) -> "EpisodeStore":
         """Open the store in `path` after checking the sizes of its files.
 
-        Raises CacheError, naming the file, if anything is missing, truncated or of another format.
+        Raises InputError, naming the file or folder, if anything is missing, truncated or of another format.
         """
-        try:
-            manifest = _read_manifest(path)
-            for name, file in manifest["files"].items():
-                if not (path / name).is_file() or (path / name).stat().st_size != file["bytes"]:
-                    raise CacheError(f"{path / name} is missing or not of {file['bytes']} bytes", path)
+        with reading(path / MANIFEST, "that of an episode store"):  # nothing is unpickled
+            manifest = json.loads((path / MANIFEST).read_bytes())
+            files = {path / name: file["bytes"] for name, file in manifest["files"].items()}
+            damaged = [file for file, size in files.items() if not file.is_file() or file.stat().st_size != size]
+            if manifest["format"] != FORMAT or damaged:
+                raise InputError(f"{[*damaged, path / MANIFEST][0]} is missing, damaged or not of format {FORMAT}.")
             return cls(path, manifest)
-        except (InputError, OSError):
-            raise
-        except Exception as error:  # of any type: forged files can hold anything, but nothing is unpickled
-            reason = f"{type(error).__name__}: {one_line(error)}"
-            raise CacheError(f"{path} is not an episode store ({reason})", path) from None
 
     def verify(self) -> None:
-        """Hash every file of the store; raises CacheError naming one that has changed since it was written."""
-        for name, file in _read_manifest(self.path)["files"].items():
+        """Hash every file of the store; InputError naming one that has changed since it was written."""
+        for name, file in self.manifest["files"].items():
             if sha256_of(self.path / name) != file["sha256"]:
-                raise CacheError(f"{self.path / name} is corrupt: its SHA-256 is not that of the manifest", self.path)
+                raise InputError(f"{self.path / name} is corrupt: its SHA-256 is not that of the manifest.")
 
     @classmethod
     def write(
@@ -219,8 +211,9 @@ class EpisodeStore:
         *,
         environment_id: str | None,
         source: dict[str, Any],
-        spaces: Sequence[gymnasium.Space[Any] | None] = (None, None),
+        spaces: SomeSpaces = (None, None),
         label: str | None = None,
+        missing: Missing = "error",
     ) -> "EpisodeStore":
         """Write `episodes`, one at a time, as a store in the new folder `path`, and open it.
 
@@ -228,12 +221,13 @@ class EpisodeStore:
 
         Args:
             path: The folder.
-            episodes: The episodes, all from one environment, as for `as_episodes`.
+            episodes: The episodes, all from one environment: `Episode`, or objects with the same attributes.
             environment_id: Its Gymnasium id; None if it has none, such as a robot.
             source: Where the episodes come from, as plain JSON, kept in the manifest.
             spaces: The spaces of an observation and an action; None for vectors of the first episode's size, with the
                 range of the data as bounds of actions.
             label: What the episodes are called in messages; by default, the folder.
+            missing: What is done with episodes in which a number is missing; the `notes` of the source, if any, say so.
 
         Raises:
             InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or not of the
@@ -241,36 +235,30 @@ class EpisodeStore:
         """
         label = label or f"{path} ({environment_id or 'no environment'})"
         layouts = layouts_of(spaces, label)
-        sizes = [None if layout is None else layout.size for layout in layouts]
         with new_directory(path) as folder:
-            numbers, action_range = write_arrays(folder, as_episodes(episodes, label, layouts), label, sizes)
+            sizes = write_arrays(folder, checked_episodes(episodes, label, layouts, missing, source.get("notes")))
+            table, columns = np.load(folder / TABLE, mmap_mode="r"), column_layout(*sizes)
+            observations, actions = table[:, columns["observation"]], table[:, columns["action"]]
+            action_range = np.array([actions.min(0), actions.max(0)], np.float64)
+            offsets = np.load(folder / "offsets.npy")
+            mean, std = moments(observations[start:stop] for start, stop in pairwise(offsets))
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,
                 "environment_id": environment_id,
                 "source": source,
-                "spaces": described_spaces(*bounded_spaces(spaces, numbers["observation_dim"], *action_range)),
+                "spaces": described_spaces(*bounded_spaces(spaces, sizes[0], *action_range)),
                 "stated_spaces": [kind for kind, space in zip(KINDS, spaces, strict=True) if space is not None],
-                **numbers,
+                "observation_dim": sizes[0],
+                "action_dim": sizes[1],
+                "observation_mean": mean.tolist(),
+                "observation_std": std.tolist(),
                 "files": files,
                 # Of the training data: rewards and returns follow from them, except for their last bits.
                 "fingerprint": sha256_of_json({n: f for n, f in files.items() if n not in (REWARDS, RETURNS)}),
             }
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
         return cls.open(path)
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the store in `path`; raises CacheError if it is missing, damaged or of another format."""
-    file = path / MANIFEST
-    try:
-        manifest: dict[str, Any] = json.loads(file.read_bytes())
-        version = manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise CacheError(f"{file} is not the manifest of an episode store", path) from None
-    if version != FORMAT:
-        raise CacheError(f"{file} has format {version}, expected {FORMAT}", path)
-    return manifest
 
 
 def top_episodes(store: EpisodeStore, fraction: float) -> EpisodeStore:
@@ -328,27 +316,32 @@ def open_or_make(
         InputError: If the store has to be made and the cache cannot be written.
     """
     path = store_folder(name)
-    with contextlib.suppress(CacheError):
-        return _open_current(path, is_current)
+    if (store := _current(path, is_current, warned=False)) is not None:
+        return store
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(cache_root() / "locks" / name))
         except OSError as error:
-            raise InputError(
-                f"cannot write into the cache {cache_root()}: {error.strerror}. Choose a folder by DECISION_RNN_CACHE."
-            ) from None
-        if path.exists():
-            try:
-                return _open_current(path, is_current)  # another process may have made it by now
-            except CacheError as error:
-                warn(f"{error.fault}; making it again")
-                remove_directory(path)
-        return make(path)
+            raise cannot_write(f"{name} into the cache {cache_root()} (DECISION_RNN_CACHE)", error) from None
+        store = _current(path, is_current, warned=True)  # another process may have made it by now
+        if store is None:
+            remove_directory(path)
+            store = make(path)
+        return store
 
 
-def _open_current(path: Path, is_current: Callable[[dict[str, Any]], bool]) -> EpisodeStore:
-    store = EpisodeStore.open(path)
-    with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
-        if is_current(store.source):
-            return store
-    raise CacheError(f"{path} was made from something else, or by another recipe", path)
+def _current(path: Path, is_current: Callable[[dict[str, Any]], bool], warned: bool) -> EpisodeStore | None:
+    """The store in `path` if it is there, whole and current; otherwise the user is told why it is made again."""
+    if not path.exists():
+        return None
+    fault = f"{path} was made from something else, or by another recipe"
+    try:
+        store = EpisodeStore.open(path)
+        with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
+            if is_current(store.source):
+                return store
+    except InputError as error:
+        fault = str(error)
+    if warned:
+        warn(f"{fault}; making it again")
+    return None

@@ -1,19 +1,17 @@
 """Writes the files of an episode store, one episode at a time: memory does not grow with their number."""
 
 import io
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO
 
 import numpy as np
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.utils.errors import InputError
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
-CHUNK = 65_536  # steps processed at once, to avoid holding a whole table in memory
+CHUNK = 65_536  # steps whose moments are merged at once
 
 
 def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
@@ -33,127 +31,62 @@ def _rows(episode: Episode) -> np.ndarray:
     return np.column_stack([part.astype(np.float32) for part in parts])
 
 
-def npy_header(dtype: type, shape: tuple[int, ...]) -> bytes:
-    """The header of a .npy file; numpy pads it, so that it has the same length for any first dimension."""
-    buffer = io.BytesIO()
+def write_header(file: IO[bytes], dtype: type, shape: tuple[int, ...]) -> None:
+    """Write the header of a .npy file; numpy pads it, so that it has the same length for any first dimension."""
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, header)
-    return buffer.getvalue()
+    file.write(buffer.getvalue())
 
 
-class _GrowingArray:
-    """A .npy file whose first dimension is known only once it is complete."""
-
-    def __init__(self, file: BinaryIO, dtype: type, row: tuple[int, ...]) -> None:
-        self.file, self.dtype, self.row, self.length = file, dtype, row, 0
-        file.write(npy_header(dtype, (0, *row)))
-
-    def append(self, values: np.ndarray) -> None:
-        """Add rows, (n, *row)."""
-        self.file.write(values.astype(self.dtype, copy=False).tobytes())
-        self.length += len(values)
-
-    def finish(self) -> None:
-        self.file.seek(0)
-        self.file.write(npy_header(self.dtype, (self.length, *self.row)))
-
-
-class Moments:
-    """Mean and standard deviation of rows, accumulated chunk by chunk in float64."""
-
-    def __init__(self) -> None:
-        self.pending: list[np.ndarray] = []
-        self.waiting = 0  # rows in `pending`
-        self.count = 0
-        self.mean: Any = 0.0
-        self.squares: Any = 0.0  # summed squared distances from the mean
-
-    def add(self, rows: np.ndarray) -> None:
-        """Add rows (n, columns)."""
-        self.pending.append(rows)
-        self.waiting += len(rows)
-        if self.waiting >= CHUNK:
-            self._merge()
-
-    def finish(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation, (columns,) float64."""
-        if self.pending:
-            self._merge()
-        return self.mean, np.sqrt(self.squares / self.count)
-
-    def _merge(self) -> None:
-        """Take in the pending rows with the pairwise update of Chan, Golub and LeVeque (1983)."""
-        rows = np.concatenate(self.pending)
-        mean = rows.mean(0, dtype=np.float64)
-        squares = ((rows - mean) ** 2).sum(0)
-        count = self.count + len(rows)
-        difference = mean - self.mean
-        self.squares = self.squares + squares + difference**2 * (self.count * len(rows) / count)
-        self.mean = self.mean + difference * (len(rows) / count)
-        self.pending, self.waiting, self.count = [], 0, count
-
-
-def write_arrays(
-    folder: Path, episodes: Iterable[Episode], name: str, sizes: Sequence[int | None] = (None, None)
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Write the arrays of a store into `folder`.
-
-    Args:
-        folder: An empty folder.
-        episodes: The episodes.
-        name: The store, for messages.
-        sizes: The sizes of an observation and an action; None is that of the first episode.
-
-    Returns:
-        The sizes and the moments of the observations, for the manifest; and the least and largest actions, (2, A).
-
-    Raises:
-        InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or of other sizes.
-    """
-    lengths, returns = array("q"), array("d")
-    terminated, truncated, final = bytearray(), bytearray(), bytearray()
-    moments = Moments()
-    with (folder / TABLE).open("wb") as table_file, (folder / REWARDS).open("wb") as rewards_file:
-        for index, episode in enumerate(episodes):
-            episode.validate(f"{name}: episode {index}")
-            shape = (episode.observations.shape[1], episode.actions.shape[1])
-            if index == 0:
-                observation_dim, action_dim = (size or first for size, first in zip(sizes, shape, strict=True))
-                columns = column_layout(observation_dim, action_dim)
-                table = _GrowingArray(table_file, np.float32, (columns["reset"].stop,))
-                rewards = _GrowingArray(rewards_file, np.float64, ())
-                action_range = np.array([[np.inf], [-np.inf]]) * np.ones(action_dim)
-            if shape != (observation_dim, action_dim):
-                raise InputError(
-                    f"{name}: episode {index} has observations and actions of {shape} numbers, expected "
-                    f"{(observation_dim, action_dim)}. All episodes of a dataset come from one environment."
-                )
+def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
+    """Write the arrays of a store into an empty folder; the episodes have finite numbers and the same sizes, which are
+    returned: those of an observation and an action."""
+    lengths, returns, finals, ends = list[int](), list[float](), list[np.ndarray](), list[tuple[bool, bool]]()
+    with (folder / TABLE).open("wb") as table, (folder / REWARDS).open("wb") as rewards:
+        for episode in episodes:
             rows = _rows(episode)
-            table.append(rows)
-            rewards.append(episode.rewards)
-            final += episode.observations[-1].astype(np.float32).tobytes()
+            if not lengths:
+                write_header(table, np.float32, (0, rows.shape[1]))
+                write_header(rewards, np.float64, (0,))
+            table.write(rows.tobytes())
+            rewards.write(episode.rewards.astype(np.float64).tobytes())
             lengths.append(len(rows))
-            returns.append(float(rows[:, columns["reward"]].sum(dtype=np.float64)))
-            terminated.append(bool(episode.terminated))
-            truncated.append(bool(episode.truncated))
-            moments.add(rows[:, columns["observation"]])
-            actions = rows[:, columns["action"]]
-            action_range[0] = np.minimum(action_range[0], actions.min(0))
-            action_range[1] = np.maximum(action_range[1], actions.max(0))
-        if not lengths:
-            raise InputError(f"{name} has no episodes: expected at least one.")
-        table.finish()
-        rewards.finish()
-    mean, std = moments.finish()
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(np.frombuffer(lengths, np.int64))]))
-    np.save(folder / RETURNS, np.frombuffer(returns))
-    np.save(folder / FINAL, np.frombuffer(final, np.float32).reshape(len(lengths), -1))
-    np.save(folder / "terminated.npy", np.frombuffer(terminated, bool))
-    np.save(folder / "truncated.npy", np.frombuffer(truncated, bool))
-    sizes_and_moments = {
-        "observation_dim": observation_dim,
-        "action_dim": action_dim,
-        "observation_mean": mean.tolist(),
-        "observation_std": std.tolist(),
-    }
-    return sizes_and_moments, action_range
+            returns.append(rows[:, -3:-2].sum(dtype=np.float64))
+            finals.append(episode.observations[-1].astype(np.float32))
+            ends.append((episode.terminated, episode.truncated))
+        for file, dtype, width in ((table, np.float32, (rows.shape[1],)), (rewards, np.float64, ())):
+            file.seek(0)
+            write_header(file, dtype, (sum(lengths), *width))
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
+    np.save(folder / RETURNS, np.array(returns))
+    np.save(folder / FINAL, np.array(finals))
+    for name, flags in zip(("terminated", "truncated"), zip(*ends, strict=True), strict=True):
+        np.save(folder / f"{name}.npy", np.array(flags))
+    return len(finals[0]), (rows.shape[1] - len(finals[0]) - 4) // 2
+
+
+def moments(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation, (columns,) float64, of rows in blocks (n, columns), by the pairwise update of Chan,
+    Golub and LeVeque (1983)."""
+    count, mean, squares = 0, np.zeros(()), np.zeros(())
+    for rows in _chunks(blocks):
+        total, center = count + len(rows), rows.mean(0, dtype=np.float64)
+        difference = center - mean
+        squares = squares + ((rows - center) ** 2).sum(0) + difference**2 * (count * len(rows) / total)
+        mean = mean + difference * (len(rows) / total)
+        count = total
+    return mean, np.sqrt(squares / count)
+
+
+def _chunks(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Whole blocks end to end, in chunks of at least CHUNK rows."""
+    pending, waiting = list[np.ndarray](), 0
+    for block in blocks:
+        pending.append(block)
+        waiting += len(block)
+        if waiting >= CHUNK:
+            yield np.concatenate(pending)
+            pending, waiting = [], 0
+    if pending:
+        yield np.concatenate(pending)

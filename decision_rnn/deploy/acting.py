@@ -147,9 +147,13 @@ class ActingLoop(ABC, Generic[State]):
             single = array.ndim == 1 and self.num_envs is None
             rows = array[None] if single else array
         else:
-            single = self.num_envs is None and layout.holds_one(observation, "the observation")
-            row_or_rows = layout.row if single else layout.rows
-            rows = np.atleast_2d(row_or_rows(observation, "the observation")).astype(np.float32, copy=False)
+            single = self.num_envs is None and layout.holds_one(observation)
+            rows = (
+                layout.rows_of([observation], "the observation")
+                if single
+                else layout.rows(observation, "the observation")
+            )
+            rows = rows.astype(np.float32, copy=False)
         expected = (environments or len(rows), layout.size)
         if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from decision_rnn.data.episode import Episode, is_finite
+from decision_rnn.data.episode import Episode, checked_episodes, is_finite
 from decision_rnn.data.layouts import Layout
 from decision_rnn.environments.registry import open_environments
 from decision_rnn.utils.errors import InputError, one_line
@@ -127,8 +127,7 @@ def play_episode(
     action_rows = action_layout.rows_of(actions, "action")
     truncated = bool(step.truncated[0] or not step.over[0])
     episode = Episode(observation_rows, action_rows, np.array(rewards), bool(step.terminated[0]), truncated, seed)
-    episode.validate("an episode of the environment")
-    return episode
+    return next(checked_episodes([episode], "the environment"))
 
 
 def _checked(action: Any, space: gymnasium.Space[Any]) -> Any:

@@ -36,9 +36,9 @@ def test_layout_rows_equal_those_of_gymnasium_and_stand_for_the_values(space: gy
     again = layout.values(rows)
     np.testing.assert_array_equal(layout.rows(again, "values"), rows)
     for value, row in zip(values, rows, strict=True):
-        assert layout.holds_one(value, "values")
-        np.testing.assert_array_equal(layout.row(value, "values"), row)
-    assert not layout.holds_one(again, "values")
+        assert layout.holds_one(value)
+        np.testing.assert_array_equal(layout.rows_of([value], "values")[0], row)
+    assert not layout.holds_one(again)
     assert Layout.from_json(layout.to_json()) == layout
 
 
@@ -53,44 +53,38 @@ def test_layout_of_a_vector_environment_takes_its_batched_values() -> None:
 def test_layout_leaves_text_out() -> None:
     space = Dict(mission=Text(5), heading=Discrete(2))
     layout = Layout.of_space(space, "observations")
-    np.testing.assert_array_equal(layout.row({"mission": "go", "heading": 1}, "observation"), [0, 1])
+    np.testing.assert_array_equal(layout.rows_of([{"mission": "go", "heading": 1}], "observation"), [[0, 1]])
     assert layout.names == ["heading, 0", "heading, 1"]
 
 
 @pytest.mark.parametrize(
-    ("space", "match"),
+    "space",
     [
-        (Box(0, 255, (84, 84, 3), np.uint8), "the observations are images, Box.*: .* encode them into vectors"),
-        (gymnasium.spaces.Sequence(Discrete(2)), "agents read Box, Discrete"),
-        (gymnasium.spaces.OneOf([Discrete(2), Discrete(3)]), "agents read Box, Discrete"),
-        (Dict(mission=Text(5)), "holds no numbers"),
+        Box(0, 255, (84, 84, 3), np.uint8),
+        gymnasium.spaces.Sequence(Discrete(2)),
+        gymnasium.spaces.OneOf([Discrete(2), Discrete(3)]),
+        Dict(mission=Text(5)),
     ],
+    ids=str,
 )
-def test_layout_of_spaces_that_agents_cannot_read_raises(space: gymnasium.Space[Any], match: str) -> None:
-    with pytest.raises(InputError, match=match):
+def test_layout_of_spaces_that_agents_cannot_read_raises(space: gymnasium.Space[Any]) -> None:
+    with pytest.raises(InputError, match=type(space).__name__):
         Layout.of_space(space, "observations")
 
 
+ORIGIN = np.zeros((2, 2))
+
+
 @pytest.mark.parametrize(
-    ("value", "match"),
+    ("value", "part"),
     [
-        (
-            {"at": np.zeros((9, 9)), "flags": [0, 0, 0]},
-            "^observation has no entry 'goal', only 'at', 'flags': give all entries of the space$",
-        ),
-        (np.zeros((9, 9)), "^observation has no entry 'goal', and is of type ndarray: give all entries of the space$"),
-        ({"at": 0.0, "flags": [0, 0, 0], "goal": (0, np.zeros((2, 2)))}, r"observation goal\.0 is 0: .* from 1 to 3"),
-        (
-            {"at": 0.0, "flags": [0, 0], "goal": (1, np.zeros((2, 2)))},
-            r"observation flags has shape \(2,\) where \(3,\)",
-        ),
-        (
-            {"at": np.full((9, 9), "here"), "flags": [0, 0, 0], "goal": (1, np.zeros((2, 2)))},
-            "observation at is .*: it must hold numbers",
-        ),
+        ({"at": 0.0, "flags": [0, 0, 0]}, "goal.0"),
+        (np.zeros((9, 9)), "goal.0"),
+        ({"at": 0.0, "flags": [0, 0, 0], "goal": (0, ORIGIN)}, r"goal\.0.* 1 to 3"),
+        ({"at": 0.0, "flags": [0, 0], "goal": (1, ORIGIN)}, r"flags.*\(3,\).*\(2,\)"),
+        ({"at": "here", "flags": [0, 0, 0], "goal": (1, ORIGIN)}, "at.*here"),
     ],
 )
-def test_layout_row_of_another_space_raises_naming_the_part(value: Any, match: str) -> None:
-    with pytest.raises(InputError, match=match) as raised:
-        Layout.of_space(NESTED, "observations").row(value, "observation")
-    assert "\n" not in str(raised.value)
+def test_value_of_another_space_raises_naming_the_part(value: Any, part: str) -> None:
+    with pytest.raises(InputError, match=f"observation {part}"):
+        Layout.of_space(NESTED, "observations").rows_of([value], "observation")

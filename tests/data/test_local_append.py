@@ -42,7 +42,7 @@ def test_append_of_other_episodes_raises_and_changes_nothing() -> None:
     for episodes, environment_id, settings, message in (
         (SECOND, "Hopper-v4", None, "Hopper-v4"),
         (SECOND, "Hopper-v5", {"kwargs": {"frame_skip": 2}}, "frame_skip"),
-        (narrow, "Hopper-v5", None, r"episode 2 .*\(5, 3\)"),
+        (narrow, "Hopper-v5", None, r"episode 2 .*\(5, 5\).*\(T\+1, 11\)"),
     ):
         with pytest.raises(InputError, match=message):
             write_store("local/mine", episodes, environment_id, environment_settings=settings, append=True)
@@ -134,7 +134,7 @@ def test_merged_dataset_is_that_of_all_episodes_written_at_once(capsys: pytest.C
     assert merged.store.source["merged"]["local/second"] == second.fingerprint
     assert main(["data", "merge", "local/other", "local/first", "local/second"]) == 0
     assert open_dataset("local/other").store.fingerprint == merged.store.fingerprint
-    assert "3 episodes, 20 steps in" in capsys.readouterr().out
+    assert "3 episodes, 20 steps" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("local")
@@ -149,10 +149,8 @@ def test_merge_of_datasets_that_do_not_fit_raises_and_writes_nothing() -> None:
             "local/second.*max_episode_steps",
         ),
         ("local/new", ["local/first", "local/old"], "local/old.*Hopper-v4"),
-        ("local/new", ["local/first"], "at least two"),
-        ("local/new", ["local/first", "local/first"], "each once"),
-        ("local/first", ["local/old", "local/second"], "local/second"),
-        ("new", ["local/first", "local/first"], "each once"),
+        ("local/first", ["local/old"], "local/first exists"),
+        ("new", ["local/first"], "local/"),
     ):
         with pytest.raises(InputError, match=message):
             merge_datasets(name, parts)

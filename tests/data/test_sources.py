@@ -55,10 +55,9 @@ def test_store_of_custom_source_is_rebuilt_if_its_data_change(
     assert "making it again" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("prefix", ["local", "", "a/b", "A", ".."])
-def test_taken_or_invalid_prefix_is_refused(prefix: str) -> None:
-    with pytest.raises(ValueError, match="prefix"):
-        register_source(type("Mine", (type(SOURCES["local"]),), {"prefix": prefix}))
+def test_taken_prefix_is_refused() -> None:
+    with pytest.raises(ValueError, match="local"):
+        register_source(type(SOURCES["local"]))
     assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "local", "episodes"]
 
 

@@ -101,7 +101,7 @@ def test_store_fingerprint_depends_only_on_the_contents(episodes: list[Episode],
         ({"rewards": np.zeros((7, 1))}, r"rewards.*\(7, 1\)"),
         ({"observations": np.full((8, 4), np.nan)}, "observations"),
         ({"rewards": np.full(7, 1e39)}, "rewards"),
-        ({"actions": np.zeros((7, 3))}, r"\(4, 3\)"),
+        ({"actions": np.zeros((7, 3))}, r"\(7, 3\)"),
     ],
 )
 def test_invalid_episode_raises_naming_its_index(

@@ -14,7 +14,6 @@ from d4rl_files import write
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from random_episodes import random_episode, rewards_of
 
-from decision_rnn.cli import data as cli_data
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import import_log, merge_datasets, open_dataset
 from decision_rnn.data.episode import Episode
@@ -173,7 +172,7 @@ def test_column_of_choices_is_read_as_discrete_actions() -> None:
     np.testing.assert_array_equal(other.actions, [[0, 1, 0], [0, 0, 1], [0, 1, 0]])
     _, ended = imported(short_log(u=[2, 0, 1, None, 1]), "local/gap", missing="end_episode", **choices)
     np.testing.assert_array_equal(ended.actions, [[0, 1, 0]])
-    with pytest.raises(InputError, match=r"3\.0.*0 to 2"):
+    with pytest.raises(InputError, match=r"0 to 2.*3\.0"):
         imported(short_log(u=[2, 0, 1, 3, 1]), "local/beyond", **choices)
 
 
@@ -181,10 +180,10 @@ def test_column_of_choices_is_read_as_discrete_actions() -> None:
 def test_data_import_of_choices_in_one_column_or_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, columns = str(tmp_path / "log.csv"), ["--observations", "obs_0", "--reward", "r", "--episode", "run"]
     pa.csv.write_csv(pa.table(short_log(u=[2, 0, 1, 2, 1], v=[1, 1, 0, 0, 0])), log)
-    cli_data.run(["import", log, "--name", "local/quantities", *columns, "--actions", "u"])
+    main(["data", "import", log, "--name", "local/quantities", *columns, "--actions", "u"])
     assert "whole numbers from 0 to 2" in capsys.readouterr().err
-    cli_data.run(["import", log, "--name", "local/one", *columns, "--actions", "u", "--choices", "3"])
-    cli_data.run(["import", log, "--name", "local/two", *columns, "--actions", "u,v", "--choices", "3,2"])
+    main(["data", "import", log, "--name", "local/one", *columns, "--actions", "u", "--choices", "3"])
+    main(["data", "import", log, "--name", "local/two", *columns, "--actions", "u,v", "--choices", "3,2"])
     assert "quantities" not in capsys.readouterr().err
     spaces = [open_dataset(name).store.action_space for name in ("local/quantities", "local/one", "local/two")]
     assert spaces == [Box(0, 2, (1,)), Discrete(3), MultiDiscrete([3, 2])]
@@ -193,7 +192,7 @@ def test_data_import_of_choices_in_one_column_or_several(tmp_path: Path, capsys:
 @pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("column", ["obs_0", "u", "r"])
 def test_number_too_large_for_float32_is_refused(column: str) -> None:
-    with pytest.raises(InputError, match=rf"row 1 .*float32.* {column}"):
+    with pytest.raises(InputError, match=rf"row 1 .* {column}"):
         imported(short_log(**{column: [0, -1e300, 0, 0, 0]}))
 
 
@@ -215,11 +214,11 @@ def test_logs_are_appended_only_with_the_same_columns() -> None:
         ({}, {"reward": "rew"}, "'rew'"),
         ({}, {"actions": "u,obs0"}, "did you mean obs_0|Did you mean obs_0"),
         ({}, {"observations": "state_*"}, "state_"),
-        ({}, {"observations": ""}, "observations"),
+        ({}, {"observations": ""}, "no column ''"),
         ({"u": ["1", "2", "three", "4", "5"]}, {}, "column u .*three"),
         ({"run": [1, 1, None, 2, 2]}, {}, "row 2 .* run"),
-        ({"t": [0, 1, 0, 1, 1]}, {"time": "t"}, "rows 3 and 4 .* t"),
-        ({}, {"time": "t", "episode": None}, "order of t"),
+        ({"t": [0, 1, 0, 1, 1]}, {"time": "t"}, "t .* row 3"),
+        ({}, {"time": "t", "episode": None}, "t .* row"),
         ({"over": [1, 0, 0, 0, 0]}, {"terminated": "over"}, "terminated .* row 0"),
         ({"over": [2, 0, 0, 0, 0]}, {"terminated": "over"}, "row 0 .* over"),
         ({"u": [[1.0]] * 4 + [[1.0, 2.0]]}, {}, "column u"),
@@ -345,7 +344,7 @@ def test_missing_numbers_of_a_d4rl_file(missing: Any, lengths: list[int], tmp_pa
         "terminals": ends,
     }
     file = write(tmp_path / "arm.hdf5", arrays)
-    with pytest.raises(InputError, match=r"arm\.hdf5: observations .*row 4"):
+    with pytest.raises(InputError, match=r"local/arm .*episode 1 has observations"):
         import_log(file, "local/arm")
     store = import_log(file, "local/arm", missing=missing).store
     assert store.episode_lengths.tolist() == lengths

@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +73,7 @@ def test_second_process_that_writes_the_same_name_is_refused(local: Path, tmp_pa
         second.kill()
         (tmp_path / "go").touch()
     assert second.returncode == 1
-    assert "another process is writing local/mine" in error
+    assert "another process" in error
     printed, error = first.communicate(timeout=120)
     assert first.returncode == 0, error
     assert open_dataset("local/mine").store.fingerprint + "\n" == printed
@@ -95,36 +93,11 @@ def test_write_store_accepts_minari_episode_data(tmp_path: Path) -> None:
     store = write_store("local/mine", iter(theirs), "Hopper-v5")
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
     assert store.fingerprint == directly.fingerprint
-    early = replace(theirs[0], terminations=np.ones(7, bool))
-    with pytest.raises(InputError, match=r"terminated of local/two: episode 1"):
-        write_store("local/two", [theirs[1], early], "Hopper-v5")
-
-
-EPISODE = hopper_episodes([(7, True, False)])[0]
-AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
-
-
-@pytest.mark.parametrize(
-    ("episodes", "word"),
-    [
-        ([vars(EPISODE)], "episode 0.* observations"),
-        ((AS_TUPLE for _ in range(1)), "episode 0.* observations"),
-        (EPISODE, "Episode"),
-        ("local/mine", "str"),
-        ([SimpleNamespace(observations=[[1], [1]], actions=[[1]], rewards=[1])], "terminated .*episode 0"),
-        ([replace(EPISODE, terminated=np.zeros(6, bool))], "terminated"),
-        ([replace(EPISODE, truncated="no")], "truncated"),
-    ],
-)
-def test_invalid_episodes_raise_and_write_nothing(episodes: Any, word: str, local: Path) -> None:
-    with pytest.raises(InputError, match=word):
-        write_store("local/mine", episodes, "Hopper-v5")
-    assert not local.exists() or not list(local.iterdir())
 
 
 def test_exceptions_of_the_users_generator_are_passed_on(local: Path) -> None:
     def episodes() -> Iterator[Episode]:
-        yield EPISODE
+        yield hopper_episodes(KINDS)[0]
         raise TimeoutError("the robot does not answer")
 
     with pytest.raises(TimeoutError, match="robot"):

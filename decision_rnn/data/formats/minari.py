@@ -1,9 +1,7 @@
 """Episodes to and from Minari datasets (minari.farama.org), in the user's own Minari folder."""
 
 import contextlib
-import copy
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,35 +18,28 @@ from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
+from decision_rnn.data.cache import reading
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spaces import Spaces, read_space
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.registry import check_id as check_environment_id
-from decision_rnn.environments.registry import registered
+from decision_rnn.environments import registry
 from decision_rnn.environments.settings import RENDERING_ARGUMENTS, describe_alteration, settings_of
-from decision_rnn.utils.errors import InputError, cannot_write, one_line
+from decision_rnn.utils.errors import cannot_write
 from decision_rnn.utils.files import new_directory
 
 METADATA_FILE = "metadata.json"
-PART_LENGTH = 100  # characters per part of a name: file systems allow about 250, of which we need some
 
 
 def check_id(dataset_id: str) -> None:
     """Raise InputError unless the id is valid for Minari: nothing but names and slashes."""
-    with contextlib.suppress(ValueError, TypeError):
+    with reading(repr(dataset_id), "a Minari id, such as mujoco/hopper/medium-v0"):
         parse_dataset_id(dataset_id)
-        if max(map(len, dataset_id.split("/"))) <= PART_LENGTH:
-            return
-    raise InputError(f"{dataset_id!r:.200} is not a Minari id: expected one such as mujoco/hopper/medium-v0.")
 
 
 def dataset_folder(dataset_id: str) -> Path:
-    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`, which is created.
-
-    Raises InputError if it cannot be.
-    """
+    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`, which is created."""
     try:
         return Path(get_dataset_path(dataset_id))
     except OSError as error:
@@ -78,7 +69,7 @@ def write_minari(dataset_id: str, store: EpisodeStore, spec: DatasetSpec) -> Non
     if store.environment_id is not None:
         description = json.loads(EnvSpec(store.environment_id).to_json()) | (spec.environment_settings or {})
         altered = describe_alteration(store.environment_id, spec.environment_settings)
-        if altered is None and (known := registered(store.environment_id)) is not None:
+        if altered is None and (known := registry.registered(store.environment_id)) is not None:
             description |= settings_of(known)
             with contextlib.suppress(ValueError):  # it was registered with a class, which JSON cannot name
                 description = json.loads(known.to_json())
@@ -93,36 +84,30 @@ def write_minari(dataset_id: str, store: EpisodeStore, spec: DatasetSpec) -> Non
         "ref_max_score": spec.reference_max,
     }
     spaces = store.observation_space, store.action_space
-    layouts = [Layout.of_space(space, "values") for space in spaces]
+    observations, actions = (Layout.of_space(space, "values") for space in spaces)
+
+    def to_buffer(episode: Episode) -> EpisodeBuffer:
+        last = np.arange(len(episode.rewards)) == len(episode.rewards) - 1
+        return EpisodeBuffer(
+            observations=observations.values(episode.observations),
+            actions=actions.values(episode.actions),
+            rewards=episode.rewards,
+            terminations=last & episode.terminated,
+            truncations=last & episode.truncated,
+        )
+
     # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
     with new_directory(dataset_folder(dataset_id)) as folder:
         storage = MinariStorage.new(folder / "data", *spaces)
         storage.update_metadata(metadata)
-        storage.update_episodes(_to_buffer(episode, *layouts) for episode in store)
-
-
-def _to_buffer(episode: Episode, observations: Layout, actions: Layout) -> EpisodeBuffer:
-    ends = np.zeros((2, len(episode.rewards)), bool)
-    ends[:, -1] = episode.terminated, episode.truncated
-    return EpisodeBuffer(
-        seed=episode.seed,
-        observations=observations.values(episode.observations),
-        actions=actions.values(episode.actions),
-        rewards=episode.rewards,
-        terminations=ends[0],
-        truncations=ends[1],
-    )
+        storage.update_episodes(map(to_buffer, store))
 
 
 def read_metadata(dataset_id: str) -> dict[str, Any]:
     """The contents of the local dataset's metadata.json; raises InputError if either is missing or unreadable."""
     path = dataset_folder(dataset_id) / "data" / METADATA_FILE
-    if not path.parent.is_dir():
-        raise InputError(f"there is no Minari dataset {dataset_id} in {dataset_folder('')}.")
-    try:
+    with reading(path, "Minari's metadata"):
         return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError):
-        raise InputError(f"{path} cannot be read as metadata. Fetch or write it again.") from None
 
 
 def environment_of(metadata: dict[str, Any], where: str) -> tuple[str | None, dict[str, Any] | None]:
@@ -134,39 +119,36 @@ def environment_of(metadata: dict[str, Any], where: str) -> tuple[str | None, di
     """
     if not (metadata.get("eval_env_spec") or metadata.get("env_spec")):
         return None, None
-    try:
+    with reading(f"env_spec of {where}", "an environment"):
         described = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
-        kwargs = described.get("kwargs") or {}
+        kwargs = (described.get("kwargs") or {}).items()
         settings = {
-            "kwargs": {key: value for key, value in kwargs.items() if key not in RENDERING_ARGUMENTS},
+            "kwargs": {key: value for key, value in kwargs if key not in RENDERING_ARGUMENTS},
             **{key: described.get(key) for key in ("max_episode_steps", "additional_wrappers")},
         }
-        settings = copy.deepcopy(settings)  # fails if nested too deeply for a checkpoint
-        return check_environment_id(described["id"], where), settings
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError):
-        raise InputError(f"{where}: env_spec in {METADATA_FILE} names no environment.") from None
+        return registry.check_id(described["id"], where), settings
 
 
-def describe(dataset_id: str) -> dict[str, Any]:
-    """What a store keeps of the local dataset's metadata, which third parties write: `reference_scores`, the returns
-    that score 0 and 1, if it has them, and `requirements`, the packages declared for its environment."""
-    metadata = read_metadata(dataset_id)
+def describe(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What a store keeps of a dataset's metadata, which third parties write: `reference_scores`, the returns that score
+    0 and 1, if it has them, and `requirements`, the packages declared for its environment."""
     scores = [metadata.get("ref_min_score"), metadata.get("ref_max_score")]
-    numbers = [float(score) for score in scores if isinstance(score, int | float) and math.isfinite(score)]
-    stated = metadata.get("requirements")
+    numbers = [float(score) for score in scores if isinstance(score, int | float)]
     return {
         "reference_scores": numbers if len(numbers) == 2 and numbers[0] < numbers[1] else None,
-        "requirements": [entry for entry in stated if isinstance(entry, str)] if isinstance(stated, list) else [],
+        "requirements": list(map(str, metadata.get("requirements") or [])),
     }
 
 
-def spaces_of(dataset_id: str) -> Spaces | None:
-    """The spaces of an observation and an action in the local dataset's metadata; None if they do not say."""
-    metadata = read_metadata(dataset_id)
+def spaces_of(metadata: dict[str, Any]) -> Spaces | None:
+    """The spaces of an observation and an action in a dataset's metadata; None if they do not say."""
     try:
-        return read_space(metadata["observation_space"]), read_space(metadata["action_space"])
+        observations, actions = (
+            read_space(json.loads(metadata[f"{kind}_space"])) for kind in ("observation", "action")
+        )
     except Exception:  # third parties write them: any type of error
         return None
+    return observations, actions
 
 
 def read_minari(dataset_id: str) -> Iterator[EpisodeData]:
@@ -174,14 +156,8 @@ def read_minari(dataset_id: str) -> Iterator[EpisodeData]:
     names. Raises InputError if there is no such dataset here, or it cannot be read."""
     metadata, folder = read_metadata(dataset_id), dataset_folder(dataset_id) / "data"
     vector = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    spaces = spaces_of(dataset_id) or (vector, vector)
-    try:
+    spaces = spaces_of(metadata) or (vector, vector)
+    with reading(folder, "Minari's data"):
         storage = get_minari_storage(metadata.get("data_format", "hdf5"))(folder, *spaces)
-        steps = 0
         for data in storage.get_episodes(range(metadata["total_episodes"])):
-            steps += len(data["rewards"])
             yield EpisodeData(**data)
-        if steps != metadata["total_steps"]:
-            raise ValueError(f"it has {steps} steps where its metadata say {metadata['total_steps']}")
-    except Exception as error:  # Minari and its storages raise many types for a damaged dataset
-        raise InputError(f"{folder} cannot be read by Minari ({one_line(error)}). Fetch or write it again.") from None

@@ -1,7 +1,8 @@
 """The interface of a source of datasets, and the registry of sources."""
 
-import re
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,9 +39,11 @@ class Source(ABC):
 
     def check(self, name: str) -> None:
         """Raise InputError if there is no dataset of that name; nothing is made. By default, if it is not listed."""
-        if name not in self.names():
+        known = self.names()
+        if name not in known:
             raise InputError(
-                f"unknown dataset {name!r:.200}: {did_you_mean(name, self.names())}known are {', '.join(self.names())}"
+                f"unknown dataset {name!r:.200}: {did_you_mean(name, known)}expected {self.pattern}. Known are "
+                f"{', '.join(known) or 'none'}."
             )
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
@@ -63,11 +66,11 @@ def register_source(source: SourceClass) -> SourceClass:
     without arguments.
 
     Raises:
-        ValueError: If its prefix is not a word or is taken.
+        ValueError: If its prefix is taken.
         TypeError: If it lacks a method of `Source`.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", source.prefix) or source.prefix in SOURCES:
-        raise ValueError(f"the prefix {source.prefix!r} of {source.__name__} is no lower-case word, or is taken")
+    if source.prefix in SOURCES:
+        raise ValueError(f"the prefix {source.prefix!r} of {source.__name__} is taken")
     SOURCES[source.prefix] = source()
     return source
 
@@ -76,3 +79,19 @@ def refuse_path(name: str, path: Path | None) -> None:
     """Raise InputError if a file is named for a dataset that is read from none."""
     if path is not None:
         raise InputError(f"{name} is read from no file: leave out --path {path}.")
+
+
+def file_places(file_name: str, folder: str) -> list[Path]:
+    """Where a published file may be: in `$DECISION_RNN_DATA`, or in `folder`."""
+    folders = (os.environ.get("DECISION_RNN_DATA"), folder)
+    return [Path(each).expanduser() / file_name for each in folders if each]
+
+
+def find_file(name: str, path: Path | None, places: Sequence[Path]) -> Path | None:
+    """The file given for a dataset, or else the first of `places` that exists; InputError if a given one does not."""
+    if path is None:
+        return next(filter(Path.is_file, places), None)
+    file = Path(os.path.expanduser(path))
+    if not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
+        raise InputError(f"{file}, given for {name}, is not a file.")
+    return file

@@ -1,14 +1,13 @@
 """D4RL version 2 (Fu et al. 2020): published HDF5 files, found locally or downloaded, converted once."""
 
-import os
 from pathlib import Path
 
 from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.formats.d4rl import read_d4rl
-from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask, spec_of_store
+from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
+from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean
+from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import locked
 from decision_rnn.utils.messages import bar, warn
 
@@ -46,19 +45,11 @@ class D4RLSource(Source):
     def names(self) -> list[str]:
         return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]
 
-    def check(self, name: str) -> None:
-        if name not in self.names():
-            raise InputError(
-                f"unknown dataset {name!r:.200}: {did_you_mean(name, self.names())}expected {self.pattern} with TASK "
-                f"one of {', '.join(TASKS)} and LEVEL one of {', '.join(LEVELS)}."
-            )
-
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        comparable = {
-            None: f"where the file is the published one, compare with papers on {name[5:]}",
-            True: f"the file is the published one, compare with papers on {name[5:]}",
-            False: f"the file is not D4RL's {name[5:]}: do not compare with published scores",
-        }[_is_published(name, store.source["files"])]
+        published = _is_published(name, store.source["files"])
+        comparable = f"{'where ' * (published is None)}the file is the published one, compare with papers on {name[5:]}"
+        if published is False:
+            comparable = f"the file is not D4RL's {name[5:]}: do not compare with published scores"
         return spec_of_store(name, store, comparable=f"the reference scores are D4RL's: {comparable}")
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
@@ -68,9 +59,7 @@ class D4RLSource(Source):
         `~/.d4rl/datasets`. Without a file, an existing store is used; without a store, the file is downloaded. A store
         made from other contents than the file's is made again.
         """
-        file = _local_file(name) if path is None else path.expanduser()
-        if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
-            raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file.")
+        file = find_file(name, path, _places(name))
         return open_or_make(
             name,
             lambda source: file is None or is_made_of(source["files"], [file]),
@@ -80,21 +69,12 @@ class D4RLSource(Source):
 
 def _places(name: str) -> list[Path]:
     """Where the file of the dataset may be; downloads go to the first."""
-    folders = (os.environ.get("DECISION_RNN_DATA"), "~/.d4rl/datasets")
-    return [Path(folder).expanduser() / f"{_stem(name)}-v2.hdf5" for folder in folders if folder]
-
-
-def _local_file(name: str) -> Path | None:
-    return next((file for file in _places(name) if file.is_file()), None)
+    return file_places(f"{_stem(name)}-v2.hdf5", "~/.d4rl/datasets")
 
 
 def _stem(name: str) -> str:
     """d4rl/hopper-medium-replay-v2 -> hopper_medium_replay"""
     return name.removeprefix("d4rl/").removesuffix("-v2").replace("-", "_")
-
-
-def _task(name: str) -> MujocoTask:
-    return TASKS[_stem(name).partition("_")[0]]
 
 
 def _is_published(name: str, files: list[dict[str, str]]) -> bool | None:
@@ -130,7 +110,7 @@ def _download(name: str) -> Path:
 
 
 def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
-    files, notes, task = identify([file]), list[str](), _task(name)
+    files, notes, task = identify([file]), list[str](), TASKS[_stem(name).partition("_")[0]]
     if _is_published(name, files) is False:
         notes.append("its SHA-256 is not that of the published file")
     dims = [task.observation_dim] + [task.observation_dim + CONTACT_FORCES] * (task.environment == "Ant")
@@ -142,6 +122,7 @@ def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
         environment_id=f"{task.environment}-v4",
         source={"files": files, "notes": notes},
         spaces=task.spaces(),
+        label=str(file),
     )
     for note in notes:
         warn(f"{file}: {note}")

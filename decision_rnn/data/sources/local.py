@@ -2,7 +2,6 @@
 given to `train` in memory, inside it."""
 
 import contextlib
-import json
 import os
 import re
 import tempfile
@@ -15,19 +14,19 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from decision_rnn.data.cache import CacheError, sha256_of_json
-from decision_rnn.data.episode import Episode, Missing, as_episodes, without_missing
+from decision_rnn.data.cache import sha256_of_json
+from decision_rnn.data.episode import Episode, Missing
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spaces import described_spaces, layouts_of
+from decision_rnn.data.spaces import SomeSpaces, described_spaces
 from decision_rnn.data.store import EpisodeStore, store_folder
-from decision_rnn.environments.registry import check_id, registered
-from decision_rnn.environments.settings import known_spaces, settings_of
+from decision_rnn.environments.registry import check_id
+from decision_rnn.environments.settings import describe_alteration, known_spaces
 from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 
-APPENDED = ".appended"
-"""Suffix of the hidden folder in which an appended dataset is complete, before it replaces the earlier one."""
+NEW = ".appended"
+"""Suffix of the hidden folder in which a dataset is complete before it takes its place, or that of an earlier one."""
 NAME = re.compile(r"local/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -39,15 +38,14 @@ class LocalSource(Source):
     pattern = "local/NAME"
 
     def names(self) -> list[str]:
-        for staged in _root().glob(f".*{APPENDED}"):
-            _finish_appending(f"local/{staged.name[1:].removesuffix(APPENDED)}")
+        for new in _root().glob(f".*{NEW}"):
+            _finish(_root() / new.name[1:].removesuffix(NEW))
         names = sorted(f"local/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in names if NAME.fullmatch(name)]
 
     def check(self, name: str) -> None:
         folder = self.folder(name)
-        if _staged(folder).is_dir():
-            _finish_appending(name)
+        _finish(folder)
         if not folder.is_dir():
             raise InputError(
                 f"there is no dataset {name} in {_root()}: {did_you_mean(name, self.names())}`decision-rnn data list` "
@@ -56,10 +54,7 @@ class LocalSource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         refuse_path(name, path)
-        try:
-            return EpisodeStore.open(self.folder(name))
-        except CacheError as error:
-            raise InputError(f"{error.fault}. Write it again, after `decision-rnn data remove {name}`.") from None
+        return EpisodeStore.open(self.folder(name))
 
     def folder(self, name: str) -> Path:
         """The folder of the dataset, which may not exist; raises InputError for an invalid name."""
@@ -80,7 +75,7 @@ class CachedEpisodes(Source):
 
     def check(self, name: str) -> None:
         if not re.fullmatch("episodes/[0-9a-f]{16}", name) or not self.folder(name).is_dir():
-            raise InputError(f"there are no episodes {name} in the cache. Give the episodes again, or use write_store.")
+            super().check(name)
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         refuse_path(name, path)
@@ -91,13 +86,9 @@ def cache_episodes(
     episodes: Iterable[Any],
     environment_id: str | None,
     settings: dict[str, Any] | None = None,
-    spaces: Sequence[gymnasium.Space[Any] | None] = (None, None),
+    spaces: SomeSpaces = (None, None),
 ) -> str:
     """Write episodes to the cache; returns their name, which depends on their contents. Arguments: as `write_store`."""
-    source = {} if settings is None else {"environment_settings": settings}
-    if None in spaces:
-        known = known_spaces(environment_id, settings) or (None, None)
-        spaces = [space or other for space, other in zip(spaces, known, strict=True)]
     parent = store_folder("episodes")
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=parent) as temporary:
@@ -105,8 +96,8 @@ def cache_episodes(
             Path(temporary) / "store",
             episodes,
             environment_id=environment_id,
-            source=source,
-            spaces=spaces,
+            source={} if settings is None else {"environment_settings": settings},
+            spaces=_with_known(spaces, environment_id, settings),
             label="the list of episodes",
         )
         described = described_spaces(store.observation_space, store.action_space)
@@ -117,6 +108,12 @@ def cache_episodes(
             if not (parent / digest).is_dir():
                 raise
     return f"episodes/{digest}"
+
+
+def _with_known(spaces: SomeSpaces, environment_id: str | None, settings: dict[str, Any] | None) -> SomeSpaces:
+    """The spaces, those of the registered environment in place of those that are not given."""
+    known = known_spaces(environment_id, settings) if None in spaces else None
+    return [space or other for space, other in zip(spaces, known or (None, None), strict=True)]
 
 
 def write_store(
@@ -179,8 +176,6 @@ def write_store(
         >>> store.num_episodes, store.steps, store.episode_returns.round(3)
         (1, 3, array([-0.3]))
     """
-    if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
-        raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator.")
     if environment_id is not None:
         check_id(environment_id, "write_store")
     notes = [] if notes is None else notes
@@ -189,60 +184,38 @@ def write_store(
         source["columns"] = dict(columns)
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
-    spaces = [observation_space, action_space]
-    if None in spaces:
-        known = known_spaces(environment_id, environment_settings) or (None, None)
-        spaces = [space or other for space, other in zip(spaces, known, strict=True)]
-    with _writing(name) as path:
-        check_new(name, append)
-        before = EpisodeStore.open(path) if path.exists() else None
-        if before is not None:
-            _check_alike(name, _traits(before), _traits_of(environment_id, source, spaces))
+    spaces = _with_known((observation_space, action_space), environment_id, environment_settings)
+    with _writing(name, append) as path:
+        if path.exists():
+            before = EpisodeStore.open(path)
+            _check_same(name, before, environment_id, source, spaces)
             spaces = [space or stated for space, stated in zip(spaces, before.stated_spaces, strict=True)]
-        rows = without_missing(as_episodes(episodes, name, layouts_of(spaces, name)), missing, notes)
-        if before is not None:
             notes[:0] = [note for note in before.source.get("notes", ()) if note not in notes]
-            source = {**before.source, "notes": notes}
+            source, episodes = {**before.source, "notes": notes}, chain(before, episodes)
         label = f"{name} ({environment_id or 'no environment'})"
         options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces, "label": label}
-        if before is None:
-            store = EpisodeStore.write(path, rows, **options)
-        else:
-            EpisodeStore.write(_staged(path), chain(before, rows), **options)
-            _replace(path)
-            store = EpisodeStore.open(path)
+        EpisodeStore.write(_new(path), episodes, missing=missing, **options)
+    store = EpisodeStore.open(path)
     store.name = name
     return store
 
 
-def check_new(name: str, append: bool = False) -> None:
-    """Raise InputError if no dataset can be written by that name, or, with `append`, appended to."""
-    path = LocalSource().folder(name)
-    if path.exists() and not append:
-        raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name.")
-
-
-def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
-    """Write the episodes of several stores, by their names, as the new dataset `name`, in that order.
-
-    Raises:
-        InputError: If the environments, sizes or spaces of the stores differ, or as `write_store`.
-    """
-    first, *further = stores.values()
-    for other_name, other in list(stores.items())[1:]:
-        _check_alike(other_name, _traits(first), _traits(other))
+def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]) -> None:
+    """Write the episodes of stores, which have the names `parts`, as the new dataset `name`, in that order; InputError
+    if their environments, columns or spaces differ, or as from `write_store`."""
+    first, *others = stores
+    for part, other in zip(parts[1:], others, strict=True):
+        _check_same(part, first, other.environment_id, other.source, other.stated_spaces)
     inherited = ("columns", "environment_settings", "requirements")
     source = {key: first.source[key] for key in inherited if key in first.source}
-    notes = dict.fromkeys(note for store in stores.values() for note in store.source.get("notes", ()))
-    source |= {"notes": list(notes), "merged": {part: store.fingerprint for part, store in stores.items()}}
-    stated = zip(*(store.stated_spaces for store in stores.values()), strict=True)
-    spaces = [next((space for space in each if space is not None), None) for each in stated]
+    notes = dict.fromkeys(note for store in stores for note in store.source.get("notes", ()))
+    merged = {part: store.fingerprint for part, store in zip(parts, stores, strict=True)}
+    source |= {"notes": list(notes), "merged": merged}
+    stated = zip(*(store.stated_spaces for store in stores), strict=True)
+    spaces = [next(filter(None, each), None) for each in stated]
     with _writing(name) as path:
-        check_new(name)
-        episodes = chain(first, *further)
-        store = EpisodeStore.write(path, episodes, environment_id=first.environment_id, source=source, spaces=spaces)
-    store.name = name
-    return store
+        episodes, environment_id = chain(first, *others), first.environment_id
+        EpisodeStore.write(_new(path), episodes, environment_id=environment_id, source=source, spaces=spaces)
 
 
 def remove_dataset(name: str) -> None:
@@ -251,85 +224,83 @@ def remove_dataset(name: str) -> None:
     Raises:
         InputError: If it is not a local dataset, there is none of that name, or another process is writing it.
     """
-    with _writing(name) as path:
+    with _writing(name, append=True) as path:
         LocalSource().check(name)
         remove_directory(path)
 
 
-def _traits(store: EpisodeStore) -> dict[str, Any]:
-    return _traits_of(store.environment_id, store.source, store.stated_spaces) | {
-        "sizes": (store.observation_dim, store.action_dim)
+def check_new(name: str) -> None:
+    """Raise InputError if no dataset can be written by that name."""
+    path = LocalSource().folder(name)
+    if path.exists():
+        raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name.")
+
+
+def _check_same(
+    name: str, store: EpisodeStore, environment_id: str | None, source: Mapping[str, Any], spaces: SomeSpaces
+) -> None:
+    """Raise InputError unless episodes with these properties may be in one dataset with those of a store; columns and
+    spaces that one of them does not state are not compared."""
+    pairs: dict[str, list[Any]] = {
+        "environment": [
+            (each, describe_alteration(each, described.get("environment_settings")))
+            for each, described in ((environment_id, source), (store.environment_id, store.source))
+        ],
+        "columns": [source.get("columns"), store.source.get("columns")],
+        "observation space": [_stored(each[0], "observations") for each in (spaces, store.stated_spaces)],
+        "action space": [_stored(each[1], "actions") for each in (spaces, store.stated_spaces)],
     }
+    for trait, (new, old) in pairs.items():
+        if new is not None and old is not None and new != old:
+            raise InputError(f"{name} has the {trait} {one_line(new)}, expected {one_line(old)}: choose another name.")
 
 
-def _traits_of(
-    environment_id: str | None, source: Mapping[str, Any], spaces: Sequence[gymnasium.Space[Any] | None]
-) -> dict[str, Any]:
-    """What must agree for episodes to be in one dataset; None for what is not known."""
-    settings = source.get("environment_settings")
-    if settings is None and (spec := registered(environment_id)) is not None:
-        settings = settings_of(spec)
-    plain = json.loads(json.dumps(settings or {}, default=repr))
-    return {
-        "environment": (environment_id, {key: value for key, value in plain.items() if value}),
-        "columns": source.get("columns"),
-        "observation space": None if spaces[0] is None else _space_trait(spaces[0], "observations"),
-        "action space": None if spaces[1] is None else _space_trait(spaces[1], "actions"),
-    }
-
-
-def _space_trait(space: gymnasium.Space[Any], kind: str) -> Any:
+def _stored(space: gymnasium.Space[Any] | None, kind: str) -> gymnasium.Space[Any] | None:
     """What a store keeps of a space: nothing of the bounds of vectors of observations, or of infinite ones."""
-    if kind == "observations" and Layout.of_space(space, kind).flat:
+    if space is None or (kind == "observations" and Layout.of_space(space, kind).flat):
         return None
     if not isinstance(space, Box):
         return space
-    bounds = np.array([space.low, space.high], np.float32)
-    return bounds.tolist() if np.isfinite(bounds).all() else None
-
-
-def _check_alike(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
-    for trait, value in second.items():
-        if value is not None and first.get(trait) is not None and value != first[trait]:
-            raise InputError(
-                f"{name} has the {trait} {one_line(value)}, expected {one_line(first[trait])}: choose another name."
-            )
+    return Box(space.low.astype(np.float32), space.high.astype(np.float32)) if space.is_bounded() else None
 
 
 @contextlib.contextmanager
-def _writing(name: str) -> Iterator[Path]:
-    """The folder of a local dataset, which only this process changes inside the block."""
+def _writing(name: str, append: bool = False) -> Iterator[Path]:
+    """The folder of a local dataset, which only this process changes inside the block; at its end, what was written
+    into `_new(folder)` takes its place."""
     path = LocalSource().folder(name)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(locked(_lock(name), wait=False))
+            stack.enter_context(locked(_lock(path), wait=False))
             _replace(path)
-        except TimeoutError:
-            raise InputError(f"another process is writing {name} to {path}: choose another name, or wait.") from None
         except OSError as error:
             raise cannot_write(f"{name} into {_root()} (DECISION_RNN_DATA)", error) from None
+        if not append:
+            check_new(name)
         yield path
+        _replace(path)
 
 
-def _finish_appending(name: str) -> None:
-    """Finish what a process killed while it appended had written in full."""
-    with contextlib.suppress(OSError), locked(_lock(name)):
-        _replace(LocalSource().folder(name))
+def _finish(path: Path) -> None:
+    """Finish what a killed process had written in full, if there is anything."""
+    if _new(path).is_dir():
+        with contextlib.suppress(OSError), locked(_lock(path)):
+            _replace(path)
 
 
 def _replace(path: Path) -> None:
-    """Replace a dataset by what was appended to it, if that is complete; killed at any point, a second call goes on."""
-    if _staged(path).is_dir():
+    """Put what was written for a dataset in its place, if it is complete; killed anywhere, a second call goes on."""
+    if _new(path).is_dir():
         remove_directory(path)
-        _staged(path).rename(path)
+        _new(path).rename(path)
 
 
-def _staged(path: Path) -> Path:
-    return path.with_name(f".{path.name}{APPENDED}")
+def _new(path: Path) -> Path:
+    return path.with_name(f".{path.name}{NEW}")
 
 
-def _lock(name: str) -> Path:
-    return _root().with_name("locks") / name
+def _lock(path: Path) -> Path:
+    return path.parent.with_name("locks") / "local" / path.name
 
 
 def _root() -> Path:

@@ -18,11 +18,33 @@ from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor
 from decision_rnn.environments.memory.recipes import DarkKeyToDoorRecipe, POPGymRecipe, TMazeRecipe
 from decision_rnn.environments.memory.tmaze import TMaze
 from decision_rnn.environments.recipe import Recipe
-from decision_rnn.utils.errors import InputError, did_you_mean
 
-LEVELS = ("easy", "medium", "hard")
 TMAZE_NAME = re.compile(r"memory/tmaze-([3-9]|[1-9][0-9]{1,8})")
 PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")
+
+LIMITS = np.array([4.8, math.radians(24)], np.float32)
+CARDS = (Discrete(4), Discrete(4))
+CARTPOLE = (Box(-LIMITS, LIMITS), Discrete(2))
+PENDULUM = (Box(-1.0, 1.0, (2,)), Box(-2.0, 2.0, (1,)))
+RECALL = (-0.5, 1.0)
+HIGHEST, OPTIMUM = "the highest", "an optimal controller by dynamic programming"
+POPGYM: dict[str, tuple[str, Spaces, tuple[tuple[float, float], ...], str]] = {
+    "repeat-first": ("RepeatFirst", CARDS, (RECALL,) * 3, HIGHEST),
+    "repeat-previous": ("RepeatPrevious", CARDS, (RECALL,) * 3, HIGHEST),
+    "position-only-cartpole": (
+        "PositionOnlyCartPole",
+        CARTPOLE,
+        ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)),
+        HIGHEST,
+    ),
+    "position-only-pendulum": (
+        "PositionOnlyPendulum",
+        PENDULUM,
+        ((0.246, 0.915), (0.246, 0.887), (0.246, 0.83)),
+        OPTIMUM,
+    ),
+}
+"""POPGym's tasks by name: task, spaces, the returns that score 0 and 100 at each level, and what the latter is."""
 
 
 @dataclass(frozen=True)
@@ -60,58 +82,25 @@ def _tmaze(steps: int) -> MemoryDataset:
     )
 
 
-def _popgym(
-    name: str,
-    environment_id: str,
-    task: str,
-    spaces: Spaces,
-    references: tuple[float, float],
-    best: str = "the highest",
-) -> MemoryDataset:
+def _popgym(kind: str, suffix: object, environment_id: str, level: int = 0) -> MemoryDataset:
+    task, spaces, references, best = POPGYM[kind]
     return MemoryDataset(
-        POPGymRecipe(name=f"memory/{name}", environment_id=environment_id, task=task),
+        POPGymRecipe(name=f"memory/{kind}-{suffix}", environment_id=environment_id, task=task),
         spaces,
-        references,
-        references[1:],
+        references[level],
+        references[level][1:],
         f"the reference scores are the mean return of random actions and {best}; compare returns with papers on "
         "POPGym, whose data come from other experts",
         requirements=("popgym",),
     )
 
 
-def _repeat_previous(k: int) -> MemoryDataset:
-    return _popgym(f"repeat-previous-{k}", previous_id(k), "RepeatPrevious", CARDS, (-0.5, 1.0))
-
-
-LIMITS = np.array([4.8, math.radians(24)], np.float32)
-CARDS = (Discrete(4), Discrete(4))
-CARTPOLE = (Box(-LIMITS, LIMITS), Discrete(2))
-PENDULUM = (Box(-1.0, 1.0, (2,)), Box(-2.0, 2.0, (1,)))
-OPTIMUM = "an optimal controller by dynamic programming"
-
 _DATASETS = (
     *map(_tmaze, TMAZE_STEPS),
     *(
-        _popgym(f"{name}-{level}", f"popgym-{task}{level.capitalize()}-v0", task, spaces, references, best)
-        for name, task, spaces, references_by_level, best in (
-            ("repeat-first", "RepeatFirst", CARDS, ((-0.5, 1.0),) * 3, "the highest"),
-            ("repeat-previous", "RepeatPrevious", CARDS, ((-0.5, 1.0),) * 3, "the highest"),
-            (
-                "position-only-cartpole",
-                "PositionOnlyCartPole",
-                CARTPOLE,
-                ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)),
-                "the highest",
-            ),
-            (
-                "position-only-pendulum",
-                "PositionOnlyPendulum",
-                PENDULUM,
-                ((0.246, 0.915), (0.246, 0.887), (0.246, 0.83)),
-                OPTIMUM,
-            ),
-        )
-        for level, references in zip(LEVELS, references_by_level, strict=True)
+        _popgym(kind, level, f"popgym-{task}{level.capitalize()}-v0", number)
+        for kind, (task, *_) in POPGYM.items()
+        for number, level in enumerate(("easy", "medium", "hard"))
     ),
     MemoryDataset(
         DarkKeyToDoorRecipe(name="memory/dark-key-to-door", environment_id="decision_rnn/DarkKeyToDoor-v0"),
@@ -127,17 +116,12 @@ DATASETS = {dataset.recipe.name: dataset for dataset in _DATASETS}
 
 
 def memory_dataset(name: str) -> MemoryDataset:
-    """The dataset of a name; raises InputError if there is none, with the nearest name and all known ones."""
-    if name in DATASETS:
-        return DATASETS[name]
-    if match := TMAZE_NAME.fullmatch(name):
+    """The dataset of a name; KeyError if there is none."""
+    if name not in DATASETS and (match := TMAZE_NAME.fullmatch(name)):
         return _tmaze(int(match[1]))
-    if match := PREVIOUS_NAME.fullmatch(name):
-        return _repeat_previous(int(match[1]))
-    raise InputError(
-        f"unknown dataset {name!r}: {did_you_mean(name, DATASETS)}known are {', '.join(DATASETS)}, memory/tmaze-N "
-        "with any number of steps N from 3, and memory/repeat-previous-K with any K from 1 to 9999"
-    )
+    if name not in DATASETS and (match := PREVIOUS_NAME.fullmatch(name)):
+        return _popgym("repeat-previous", match[1], previous_id(int(match[1])))
+    return DATASETS[name]
 
 
 @register_source
@@ -145,13 +129,14 @@ class MemorySource(Source):
     """The datasets of `DATASETS`, T-Mazes of any length and RepeatPrevious of any k."""
 
     prefix = "memory"
-    pattern = "memory/TASK"
+    pattern = "memory/TASK, memory/tmaze-STEPS or memory/repeat-previous-K"
 
     def names(self) -> list[str]:
         return list(DATASETS)
 
     def check(self, name: str) -> None:
-        memory_dataset(name)
+        if not (TMAZE_NAME.fullmatch(name) or PREVIOUS_NAME.fullmatch(name)):
+            super().check(name)
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         dataset = memory_dataset(name)

@@ -6,7 +6,6 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 import minari as client
 
@@ -57,38 +56,34 @@ class MinariSource(Source):
         refuse_path(name, path)
         ids = _parts(name)
 
-        def is_current(source: dict[str, Any]) -> bool:
-            return not all(map(minari.data_files, ids)) or is_made_of(source["files"], _files(ids))
-
-        return open_or_make(name, is_current, lambda folder: self._convert(name, ids, folder))
+        return open_or_make(
+            name,
+            lambda source: not all(map(minari.data_files, ids)) or is_made_of(source["files"], _files(ids)),
+            lambda folder: self._convert(name, ids, folder),
+        )
 
     def _convert(self, name: str, ids: list[str], folder: Path) -> EpisodeStore:
         for dataset_id in ids:
             if not minari.data_files(dataset_id):
                 _download(dataset_id)
-        environments = [minari.environment_of(minari.read_metadata(i), f"the Minari dataset {i}") for i in ids]
+        metadata = [minari.read_metadata(dataset_id) for dataset_id in ids]
+        environments = [minari.environment_of(each, f"the Minari dataset {name}") for each in metadata]
         environment_id, settings = environments[0]
-        published = PUBLISHED.fullmatch(_id(name))
-        if published is not None:
+        if published := PUBLISHED.fullmatch(_id(name)):
             altered = describe_alteration(environment_id, settings)
-            if (
-                task_of(environment_id) != TASKS[published[1]]
-                or altered
-                or environments[1:] not in ([], [environments[0]])
-            ):
+            if altered or task_of(environment_id) != TASKS[published[1]] or environments[-1] != environments[0]:
                 raise InputError(f"{name} was collected in {environment_id} ({altered}): it is not what its name says.")
-        episodes = itertools.chain.from_iterable(map(minari.read_minari, ids))
         return EpisodeStore.write(
             folder,
-            bar(episodes, "converting", unit=" episodes"),
+            bar(itertools.chain.from_iterable(map(minari.read_minari, ids)), "converting", unit=" episodes"),
             environment_id=environment_id,
             source={
                 "files": identify(_files(ids)),
                 "minari": ids,
                 "environment_settings": settings,
-                **minari.describe(ids[0]),
+                **minari.describe(metadata[0]),
             },
-            spaces=minari.spaces_of(ids[0]) or known_spaces(environment_id, settings) or (None, None),
+            spaces=minari.spaces_of(metadata[0]) or known_spaces(environment_id, settings) or (None, None),
         )
 
 

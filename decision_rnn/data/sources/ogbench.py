@@ -1,7 +1,6 @@
 """OGBench's data: its published files, found locally, or made here by its published recipes."""
 
 import contextlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +11,7 @@ from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.formats.ogbench import read_ogbench
-from decision_rnn.data.sources.contract import Source, register_source
+from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
@@ -20,7 +19,6 @@ from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.ogbench.rewards import relabelled
 from decision_rnn.environments.registry import open_environments
-from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.messages import bar
 
 VALIDATION = "-val"
@@ -66,7 +64,7 @@ class OGBenchSource(Source):
         return list(RECIPES)
 
     def check(self, name: str) -> None:
-        ogbench_recipe(name)
+        super().check(_variant(name)[1])
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         recipe, variant = ogbench_recipe(name)
@@ -102,12 +100,13 @@ class OGBenchSource(Source):
         """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`; without
         a file, those of its recipe. Variants are computed from the dataset with whole goals, which is opened first."""
         recipe, variant = ogbench_recipe(name)
-        file = _find(recipe.name) if path is None else Path(os.path.expanduser(path))
-        if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
-            raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
+        places = file_places(f"{recipe.name.removeprefix('ogbench/')}.npz", "~/.ogbench/data")
+        file = find_file(name, path, places)
         played, spaces = environment_id(f"{recipe.task}{variant}"), task_spaces(f"{recipe.task}{variant}")
         if file is None and not variant:
             return open_or_collect(recipe, spaces, ("ogbench",))
+
+        options: dict[str, Any] = {"environment_id": played, "spaces": spaces, "label": f"{name} ({file or played})"}
 
         def make(folder: Path) -> EpisodeStore:
             with contextlib.ExitStack() as stack:
@@ -120,7 +119,7 @@ class OGBenchSource(Source):
                 else:
                     assert file is not None
                     source, episodes = {"files": identify([file])}, read_ogbench(file, *TASKS[recipe.task][:2])
-                return EpisodeStore.write(folder, episodes, environment_id=played, source=source, spaces=spaces)
+                return EpisodeStore.write(folder, episodes, source=source, **options)
 
         def is_current(source: dict[str, Any]) -> bool:
             return is_made_by(recipe, source) if file is None else is_made_of(source["files"], [file])
@@ -138,16 +137,8 @@ def _converted(episodes: Iterable[Episode], task: str, variant: str) -> Iterator
 
 def ogbench_recipe(name: str) -> tuple[OGBenchRecipe, str]:
     """The recipe of a dataset with whole goals, and the suffix of the variant in its name: `-oraclerep`,
-    `-singletask-task3` or nothing."""
-    match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
-    variant = match[0] if match else ""
-    training = name.removesuffix(VALIDATION).replace(variant, "")
-    if training not in RECIPES:
-        raise InputError(
-            f"unknown dataset {name!r:.100}: {did_you_mean(name, RECIPES)}known are {', '.join(RECIPES)}, and with "
-            f"-singletask or -singletask-task1 to -task5 before -v0, those with rewards, with {ORACLE} there, those "
-            f"with goals of only what is to be reached, and with {VALIDATION} behind it, those for validation"
-        )
+    `-singletask-task3` or nothing. KeyError if there is none."""
+    variant, training = _variant(name)
     recipe = RECIPES[training]
     if name.endswith(VALIDATION):
         assert recipe.episodes is not None
@@ -156,8 +147,8 @@ def ogbench_recipe(name: str) -> tuple[OGBenchRecipe, str]:
     return recipe, variant
 
 
-def _find(name: str) -> Path | None:
-    """The local file of a dataset of this name; None if there is none."""
-    folders = (os.environ.get("DECISION_RNN_DATA"), "~/.ogbench/data")
-    places = (Path(folder).expanduser() / f"{name.removeprefix('ogbench/')}.npz" for folder in folders if folder)
-    return next((file for file in places if file.is_file()), None)
+def _variant(name: str) -> tuple[str, str]:
+    """The suffix of the variant in the name of a dataset, and the name of the training split with whole goals."""
+    match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
+    variant = match[0] if match else ""
+    return variant, name.removesuffix(VALIDATION).replace(variant, "")
