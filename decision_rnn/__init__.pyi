@@ -39,7 +39,7 @@ from .evaluation.recording import record as record
 from .training.checkpoint import TrainedAgent as TrainedAgent
 from .training.checkpoint import load_agent as load_agent
 from .training.run import Run as Run
-from .training.run_files import last_checkpoint as last_checkpoint
+from .training.run_folder import last_checkpoint as last_checkpoint
 from .training.train import train as train
 from .utils.errors import InputError as InputError
 

@@ -8,7 +8,7 @@ from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.onnx import STEPS, export_onnx
 from decision_rnn.evaluation.results import results_of
 from decision_rnn.training.checkpoint import load_agent
-from decision_rnn.training.run_files import run_of
+from decision_rnn.training.run_folder import run_of
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import TargetReturn
 

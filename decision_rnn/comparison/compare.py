@@ -15,7 +15,7 @@ from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config import flatten, to_dict
 from decision_rnn.data.dataset import as_dataset
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.configuration import output_folder, plain, run_keys
+from decision_rnn.training.configuration import plain, run_keys
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
@@ -103,7 +103,7 @@ def compare(
     options = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds, "output": output}
     options |= {"checkpoint_episodes": checkpoint_episodes, "jobs": jobs, "executor": executor}
     options |= {"ray_address": ray_address, "plugins": plugins}
-    keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps, "compare()"), **plain(options)}
+    keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps), **plain(options)}
     if opened:
         keys |= {"path": plain(opened[0].path), "partial": opened[0].partial}
     words = (f"{name}={value!r}" for name, value in keys.items() if value is not None)
@@ -126,9 +126,7 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     options: dict[str, Any] = {name: known[name].default for name in OPTIONS}
     for name in OPTIONS:
         if (value := shared.pop(name, None)) is not None:
-            options[name] = (
-                output_folder(value) if name == "output" else convert(value, known[name].hint, f"{source}: {name}")
-            )
+            options[name] = convert(value, known[name].hint, f"{source}: {name}")
     own = shared.pop("variants", None) or {}
     if not isinstance(own, Mapping) or not all(isinstance(keys, Mapping) for keys in own.values()):
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from decision_rnn.comparison.record import LOG
-from decision_rnn.training.run_files import checkpoints_of
+from decision_rnn.training.run_folder import checkpoints_of
 from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, cannot_write, one_line
 from decision_rnn.utils.files import locked, write_atomically

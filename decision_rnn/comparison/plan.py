@@ -27,8 +27,7 @@ from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.training.checkpoint import changes_since, load_agent
 from decision_rnn.training.prepare import select_episodes
-from decision_rnn.training.run_files import checkpoints_of
-from decision_rnn.training.run_folder import check_resumed_run, read_metrics
+from decision_rnn.training.run_folder import check_resumed_run, checkpoints_of, read_metrics
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 

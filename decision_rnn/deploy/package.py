@@ -23,7 +23,7 @@ from decision_rnn.evaluation.results import Result, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent, write_agent
-from decision_rnn.training.run_files import run_of
+from decision_rnn.training.run_folder import run_of
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_directory
 from decision_rnn.utils.machine import describe_versions

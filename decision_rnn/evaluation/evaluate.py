@@ -35,7 +35,7 @@ from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.subjects import load_subject
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best, check_conditioned
 from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.training.configuration import evaluation_settings, output_folder
+from decision_rnn.training.configuration import evaluation_settings
 from decision_rnn.training.run_folder import write_scores
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import check_folder
@@ -147,7 +147,7 @@ def evaluate(
         environment_id=environment_id,
         metrics=metrics,
     )
-    folder = output_folder(output) or folder
+    folder = folder if output is None else Path(output)
     if folder is not None:
         try:
             check_folder(folder / "results")  # before minutes are spent on the evaluation

@@ -6,7 +6,7 @@ from pathlib import Path
 from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.run_files import plugins_of, run_of
+from decision_rnn.training.run_folder import plugins_of, run_of
 from decision_rnn.utils.errors import missing_package
 from decision_rnn.utils.messages import tell, typed
 

@@ -19,20 +19,19 @@ from typing import Annotated, Any
 
 import safetensors.torch
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.deploy.hub import find_agent
-from decision_rnn.training.run_files import DESCRIPTION, WEIGHTS, checkpoints_of
-from decision_rnn.training.run_files import last_checkpoint as last_checkpoint
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.training.run_folder import DESCRIPTION, WEIGHTS, checkpoints_of, writing
+from decision_rnn.training.run_folder import last_checkpoint as last_checkpoint
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
-from decision_rnn.utils.records import read_record
+from decision_rnn.utils.records import damaged, read_json, read_record
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -60,7 +59,7 @@ class _Description:
     config: dict[str, Any]
     observation_dim: Size
     action_dim: Size
-    provenance: dict[str, Any]
+    provenance: DatasetSpec
     step: int
     seconds: float
     weights_sha256: str
@@ -70,23 +69,17 @@ class _Description:
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
     """Write a checkpoint of that step; all but the newest `KEPT` are removed.
 
-    Raises:
-        EnvironmentFailure: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
+    An error of `cannot_write` is raised if it cannot be written, for example on a full disk; earlier checkpoints stay
+    intact.
     """
-    folder = run / "checkpoints" / str(trained.step)
-    buffer = io.BytesIO()
-    torch.save(training_state, buffer)
-    try:
+    folder, buffer = run / "checkpoints" / str(trained.step), io.BytesIO()
+    torch.save(training_state, buffer)  # which raises no OSError on a full disk
+    with writing(folder):
         with new_directory(folder) as new:
             write_agent(new, trained)
             (new / TRAINING_STATE).write_bytes(buffer.getbuffer())
         for old in checkpoints_of(run)[:-KEPT]:
             remove_directory(old)
-    except OSError as error:
-        raise EnvironmentFailure(
-            f"cannot write the checkpoint {folder}: {error.strerror}. Earlier checkpoints are intact: make room and "
-            "resume the run."
-        ) from None
     return folder
 
 
@@ -103,7 +96,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         config=to_dict(trained.config),
         observation_dim=trained.agent.encoder.features,
         action_dim=trained.agent.action_dim,
-        provenance=asdict(trained.provenance),
+        provenance=trained.provenance,
         step=trained.step,
         seconds=round(trained.seconds, 2),
         weights_sha256=hashlib.sha256(data).hexdigest(),
@@ -141,52 +134,48 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     folder = find_agent(name)
     path = folder / DESCRIPTION
     try:
-        description = read_record(json.loads(path.read_text()), _Description)
+        description = read_record(read_json(path, _remedy(folder)), _Description)
         config = from_dict(description.config, str(path))
-        provenance = read_record(description.provenance, DatasetSpec)
-        observations, actions = provenance.observation_space, provenance.action_space or description.action_dim
-    except InputError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _damaged(path, error) from None
-    for plugin in changed_plugins(description.plugins_sha256):
-        warn(f"warning: the file of plugin {plugin} has changed since {folder} was trained. Its behaviour may differ.")
+    except ValidationError as error:
+        raise damaged(path, error, _remedy(folder)) from None
+    if changed := changed_plugins(description.plugins_sha256):
+        warn(f"warning: plugins have changed since {folder} was trained: {', '.join(changed)}")
     path = folder / WEIGHTS
     try:
         data = path.read_bytes()
-        if description.weights_sha256 != hashlib.sha256(data).hexdigest():
-            raise OSError("its hash differs from that in the description")
         weights = safetensors.torch.load(data)
         spec = agent_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
-            actions,
-            observations,
+            description.provenance.action_space,
+            description.provenance.observation_space,
             observation_index=weights.get("encoder.index"),
             rtg_limit=weights.get("condition.acting_limit"),
         )
         agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise _damaged(path, error) from None
-    return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds)
+        raise damaged(path, error, _remedy(folder)) from None
+    if description.weights_sha256 != hashlib.sha256(data).hexdigest():
+        raise damaged(path, ValueError("another hash than in its description"), _remedy(folder))
+    return TrainedAgent(agent.eval(), config, description.provenance, description.step, description.seconds)
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:
     """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
     path = folder / TRAINING_STATE
     try:
-        state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         return state
     except Exception as error:  # a damaged archive raises any of half a dozen types
-        raise _damaged(path, error) from None
+        raise damaged(path, error, _remedy(folder)) from None
 
 
 def changes_since(run: Path, data: DatasetSpec) -> list[str]:
     """The dataset and the plugins that have changed since a run's last checkpoint; empty if it has none."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         description = read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description)
-        other_data = description.provenance.get("fingerprint") != data.fingerprint
+        other_data = description.provenance.fingerprint != data.fingerprint
         return [data.name] * other_data + changed_plugins(description.plugins_sha256)
     return []
 
@@ -196,8 +185,5 @@ def changed_plugins(hashes: Mapping[str, str]) -> list[str]:
     return [name for name, digest in plugin_hashes(hashes).items() if digest != hashes[name]]
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(
-        f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): get the agent again or, in a run, "
-        f"delete {path.parent} to go on from the checkpoint before"
-    )
+def _remedy(folder: Path) -> str:
+    return f"get the agent again or, in a run, delete {folder} to go on from the checkpoint before"

@@ -1,7 +1,5 @@
-"""The optimisers, their parameter groups and the learning rate schedule."""
+"""The optimisers and their parameter groups."""
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,18 +77,3 @@ def optimizer_groups(
         recurrent = [p for p, own in rates.items() if own == rate and p.requires_grad]
         groups.append({"params": recurrent, "lr": rate, "weight_decay": 0.0})
     return [group for group in groups if group["params"]]
-
-
-def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
-    """The schedule as a factor of the rate: linear over the warm-up, then cosine decay to zero or constant."""
-    warmup, steps = settings.warmup, settings.steps
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return (step + 1) / warmup
-        if settings.schedule == "constant":
-            return 1.0
-        progress = (step - warmup) / max(1, steps - warmup)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-
-    return factor

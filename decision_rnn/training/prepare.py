@@ -1,11 +1,9 @@
 """A run before its first step: the agent, its trainer and its batches, from a configuration and data."""
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import gymnasium
 import torch
-from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
 from decision_rnn.agent.conditions.limits import return_to_go_limits
@@ -38,6 +36,12 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     return episodes
 
 
+def goal_entries(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:
+    """The entries of goals in observations of this space, None without relabeling; InputError if there are none."""
+    relabeled = config.training.goal_relabeling != "none"
+    return GoalEntries.of_space(observations, config.dataset) if relabeled else None
+
+
 def make_stream(
     config: RunConfig,
     episodes: EpisodeStore,
@@ -64,13 +68,6 @@ def make_stream(
     )
 
 
-def goal_entries(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:
-    """The entries of goals in observations of this space, None without relabeling; InputError if there are none."""
-    if config.training.goal_relabeling == "none":
-        return None
-    return GoalEntries.of_space(observations, config.dataset)
-
-
 def prepare(
     config: RunConfig,
     episodes: EpisodeStore,
@@ -93,7 +90,6 @@ def prepare(
         InputError: If the weights of `initial` do not fit.
     """
     index = observation_index(config.observation.mask, episodes.environment_id)
-    visible = slice(None) if index is None else index
     observations, actions = spaces or (None, episodes.action_dim)
 
     mean, std = torch.from_numpy(episodes.observation_mean), torch.from_numpy(episodes.observation_std)
@@ -106,54 +102,32 @@ def prepare(
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
-
-    condition, limit, training_limit = config.condition_options, None, None
-    if isinstance(condition, ReturnToGoConfig) and condition.limited:
-        limit, training_limit = map(torch.from_numpy, return_to_go_limits(episodes, condition.rtg_quantile))
-
+    visible = torch.arange(len(mean)) if index is None else torch.from_numpy(index)
     spec = agent_spec(
         mean[visible],
         std[visible],
         actions,
         observations,
-        observation_index=None if index is None else torch.from_numpy(index),
+        observation_index=None if index is None else visible,
         return_scale=return_scale,
-        rtg_limit=limit,
-        training_rtg_limit=training_limit,
     )
+    condition = config.condition_options
+    if isinstance(condition, ReturnToGoConfig) and condition.limited:
+        limits = map(torch.from_numpy, return_to_go_limits(episodes, condition.rtg_quantile))
+        spec = replace(spec, rtg_limit=next(limits), training_rtg_limit=next(limits))
     torch.manual_seed(config.seed)
     agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options)
     if initial is not None:
-        _load_initial(agent, initial, config)
+        weights = {**initial.agent.state_dict(), LIMIT: agent.state_dict().get(LIMIT)}
+        try:
+            agent.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
+        except RuntimeError:
+            raise InputError(
+                f"the weights of init_from {config.init_from} have other shapes than this run's: {config.dataset} has "
+                "other observations or actions, or keys of backbone, agent or objective differ. Leave them out."
+            ) from None
     if rank() > 0:  # equal weights, but not equal dropout
         torch.manual_seed(config.seed + rank() * SEED_STRIDE)
     trainer = Trainer(agent, config.training_options, carry_state=config.tbptt_segments > 1)
     rows = own_rows(config.training.batch_size)
     return agent, trainer, make_stream(config, episodes, observations, config.seed, trainer.device, rows)
-
-
-def restore(
-    trainer: Trainer[DecisionAgent], stream: StepStream, weights: Mapping[str, Tensor], state: Mapping[str, Any]
-) -> None:
-    """Restore what `prepare` returned from a checkpoint's weights and its training state."""
-    trainer.result.load_state_dict(weights)
-    trainer.load_state_dict(state)
-    stream.load_state_dict(state["stream"])
-
-
-def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig) -> None:
-    """Give an agent the weights and the statistics of another, but not its limit of the return-to-go."""
-    sizes, initial_sizes = ((a.encoder.features, a.action_dim) for a in (agent, initial.agent))
-    if sizes != initial_sizes:
-        raise InputError(
-            f"init_from {config.init_from} sees {initial_sizes[0]} entries of an observation and has "
-            f"{initial_sizes[1]} actions, but {config.dataset} has {sizes[0]} and {sizes[1]}."
-        )
-    weights = {**initial.agent.state_dict(), LIMIT: agent.state_dict().get(LIMIT)}
-    try:
-        agent.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
-    except RuntimeError:
-        raise InputError(
-            f"the weights of init_from {config.init_from} have other shapes than this run's. Leave out the keys of "
-            "backbone, agent and objective, which then are those of that agent."
-        ) from None

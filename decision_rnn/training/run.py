@@ -12,8 +12,7 @@ from decision_rnn.evaluation.environment_actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Result
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.run_files import last_checkpoint
-from decision_rnn.training.run_folder import read_config, read_metrics
+from decision_rnn.training.run_folder import config_file, last_checkpoint, read_config, read_metrics
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins
 
@@ -68,7 +67,7 @@ class Run:
         `seconds` of training so far, `loss` (the mean since the previous entry), `gradient_norm` (before clipping),
         `learning_rate`, `steps_per_second`, `skipped` (the share of steps that changed nothing, since their loss or
         gradient was not finite)."""
-        lines = read_metrics(self.folder)
+        lines = read_metrics(config_file(self.folder).parent)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
     def evaluate(self, target_returns: float | str | Sequence[float | str] | None = None, **options: Any) -> Result:

@@ -1,4 +1,11 @@
-"""A run folder: its configuration and its metrics. Checkpoints are in checkpoint.py."""
+"""A run's folder: its configuration, its metrics and where its checkpoints are.
+
+<run>/config.yaml                 the configuration, which marks the folder as a run's
+      metrics.jsonl               a line of metrics every `training.log_every` steps
+      events.out.tfevents.*       the same for TensorBoard, and scores
+      checkpoints/<step>/         see checkpoint.py
+      results/                    scores
+"""
 
 import contextlib
 import json
@@ -12,20 +19,50 @@ from torch.utils.tensorboard import SummaryWriter
 
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.dataset import full_name
-from decision_rnn.training.run_files import config_file
 from decision_rnn.utils.distributed import rank
-from decision_rnn.utils.errors import EnvironmentFailure, InputError, cannot_write
+from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import read_yaml
 
-MAY_CHANGE = (
-    "path",
-    "plugins",
-    "validation",
-    *(f"training.{key}" for key in ("device", "log_every", "checkpoint_every")),
-)
+WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
+"""The files that make up an agent."""
+MAY_CHANGE = {"path", "plugins", "validation", "training.device", "training.log_every", "training.checkpoint_every"}
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""
+
+
+def config_file(run: Path) -> Path:
+    """The file with a run's configuration; InputError if the folder is not a run's."""
+    if not (run / "config.yaml").is_file():
+        raise InputError(f"{run} is not a run folder: it has no config.yaml.")
+    return run / "config.yaml"
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """The folders of a run's checkpoints, oldest first."""
+    folders = (folder for folder in run.glob("checkpoints/*") if folder.name.isdigit())
+    return sorted(folders, key=lambda folder: int(folder.name))
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of a run; InputError if `run` is not a run or has no checkpoint yet."""
+    config_file(run)
+    if not (checkpoints := checkpoints_of(run)):
+        raise InputError(f"{run} has no checkpoint yet. Continue its training with --resume.")
+    return checkpoints[-1]
+
+
+def run_of(checkpoint: Path) -> Path | None:
+    """The run that a checkpoint's folder belongs to; None for an agent's folder outside any run."""
+    folder = checkpoint.absolute().parent
+    return folder.parent if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file() else None
+
+
+def plugins_of(folder: Path) -> list[str]:
+    """The plugins that the agent of a folder was made with; empty if its description cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        return [*map(str, json.loads((folder / DESCRIPTION).read_text())["config"].get("plugins", ()))]
+    return []
 
 
 def read_config(run: Path) -> RunConfig:
@@ -36,10 +73,17 @@ def read_config(run: Path) -> RunConfig:
 
 def write_config(config: RunConfig, run: Path) -> None:
     """Write a run's configuration into its folder, which marks it as taken."""
-    try:
+    with writing(run):
         write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise errors of writing as those of `cannot_write`, which name the path."""
+    try:
+        yield
     except OSError as error:
-        raise cannot_write(run, error) from None
+        raise cannot_write(path, error) from None
 
 
 def check_new_run(run: Path) -> None:
@@ -52,14 +96,14 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
-    """The configuration with which a run is resumed: that asked for, with the dataset's name as the run has it.
+    """The configuration with which a run is resumed: `config`, with the dataset's name as the run has it.
 
     How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
     with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
     A cosine schedule ends at the last step, so that its first steps would have had other learning rates.
 
     Args:
-        config: The configuration asked for.
+        config: The new configuration.
         run: The run's folder.
         remedy: What to do if anything else differs, for messages; if left out, what `train` offers.
 
@@ -69,46 +113,44 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     started = read_config(run)
     if full_name(config.dataset) == full_name(started.dataset):
         config = replace(config, dataset=started.dataset)
-    if config.training.warmup_steps is None:
-        # The default depends on the number of steps, which may grow.
-        same_steps = config.training.steps == started.training.steps
-        warmup = started.training.warmup_steps if same_steps else started.training.warmup
-        config = replace(config, training=replace(config.training, warmup_steps=warmup))
+    training = config.training
+    if training.warmup_steps is None:  # whose default depends on the number of steps, which may grow
+        same = training.steps == started.training.steps
+        warmup = started.training.warmup_steps if same else started.training.warmup
+        config = replace(config, training=replace(training, warmup_steps=warmup))
     before, now = flatten(to_dict(started)), flatten(to_dict(config))
     before["training.warmup_steps"], now["training.warmup_steps"] = started.training.warmup, config.training.warmup
-    for key, value in now.items():
-        if key in MAY_CHANGE or key.startswith("evaluation.") or value == before.get(key):
-            continue
+    changed = {key for key, value in now.items() if value != before.get(key) and not key.startswith("evaluation.")}
+    longer = training.steps > started.training.steps
+    if longer and training.schedule == "constant":
+        changed.discard("training.steps")
+    for key in sorted(changed - MAY_CHANGE):
         offer = f"resume it with {typed('--config', run / 'config.yaml')}, or use another --output"
-        if key == "training.steps" and value > before[key]:
-            if started.training.schedule == "constant":
-                continue
-            offer = (
-                "its learning rate falls to zero there. Start another run from its weights, "
-                f"{typed('--init_from', run)}, or train with training.schedule constant"
-            )
-        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
+        if key == "training.steps" and longer:
+            weights = typed("--init_from", run)
+            offer = "its learning rate falls to zero there. Start another run from its weights, "
+            offer += f"{weights}, or train with training.schedule constant"
+        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {now[key]!r}: {remedy or offer}")
     return config
 
 
 class MetricsLog:
     """The run's metrics, as lines of JSON and as TensorBoard events; only the first process writes them.
 
-    Raises EnvironmentFailure if they cannot be written, for example on a full disk.
+    An error of `cannot_write` is raised if they cannot be written, for example on a full disk.
     """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
         self.events: SummaryWriter | None = None
-        if rank() == 0:
-            with self._writing():
-                # A killed run may have logged steps after its last checkpoint, or an incomplete line.
-                resumed = self.path.exists()
-                lines = [line for line in read_metrics(run) if line["step"] <= step] if resumed else []
-                write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
-                self.events = SummaryWriter(str(run), purge_step=step + 1 if resumed else None)
         self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
+        if rank() == 0:
+            # A killed run may have logged steps after its last checkpoint, or an incomplete line.
+            lines = [json.dumps(line) + "\n" for line in read_metrics(run) if line["step"] <= step]
+            with writing(self.path):
+                self.events = SummaryWriter(str(run), purge_step=step + 1 if self.path.exists() else None)
+                write_atomically(self.path, "".join(lines).encode())
 
     def elapsed(self) -> float:
         """Seconds of training, including those before a resumption."""
@@ -129,59 +171,45 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        if rank() == 0:
-            with self._writing(), self.path.open("a") as lines:
+        if self.events is not None:
+            with writing(self.path), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
-            self.write_scores(step, {f"training/{name}": value for name, value in metrics.items()})
+        self.write_scores(step, {f"training/{name}": value for name, value in metrics.items()})
         return line
 
-    def write_scores(self, step: int, scores: Mapping[str, float] | None) -> None:
-        """Write scalars by tag, if there are any, as TensorBoard events."""
+    def write_scores(self, step: int, scores: Mapping[str, float]) -> None:
+        """Write scalars by tag as TensorBoard events."""
         if self.events is not None:
-            with self._writing():
-                for tag, value in (scores or {}).items():
-                    self.events.add_scalar(tag, value, step)
-                self.events.flush()
+            with writing(self.path.parent):
+                add_scalars(self.events, step, scores)
 
     def close(self) -> None:
         """Close the file of events."""
         if self.events is not None:
-            with self._writing():
+            with writing(self.path.parent):
                 self.events.close()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise EnvironmentFailure(
-                f"cannot write the metrics into {self.path.parent}: {error.strerror}. Its checkpoints are intact: make "
-                "room and resume the run."
-            ) from None
 
 
 def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
     """Write scores of a trained run, by tag, as TensorBoard events, after those of its training."""
-    try:
-        with SummaryWriter(str(run)) as events:
-            for tag, value in scores.items():
-                events.add_scalar(tag, value, step)
-    except OSError as error:
-        raise cannot_write(run, error) from None
+    with writing(run), SummaryWriter(str(run)) as events:
+        add_scalars(events, step, scores)
+
+
+def add_scalars(events: SummaryWriter, step: int, scalars: Mapping[str, float]) -> None:
+    """Write scalars by tag."""
+    for tag, value in scalars.items():
+        events.add_scalar(tag, value, step)
+    events.flush()
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:
-    """What `MetricsLog.write` returned, line by line; InputError if there is no such file.
+    """What `MetricsLog.write` returned, line by line; empty before the first line.
 
     Unreadable lines are skipped: a run that is killed or runs out of disk space may leave an incomplete one.
     """
-    path = run / "metrics.jsonl"
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}. Is it a run?") from None
-    metrics = []
-    for line in lines:
+    path, metrics = run / "metrics.jsonl", []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError):
             values = json.loads(line)
             if isinstance(values, dict) and "step" in values:

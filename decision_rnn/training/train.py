@@ -2,38 +2,43 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, check_objective
 from decision_rnn.config import RunConfig, flatten, from_dict, overlay, to_dict
 from decision_rnn.data.dataset import Dataset, as_dataset, check_name
-from decision_rnn.data.spaces import described_spaces, share_outside
+from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.data.warnings import warn_of_actions
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once, evaluation_environment
 from decision_rnn.evaluation.metrics import metrics_named
+from decision_rnn.evaluation.targets import asked_returns, describe_reach
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent, load_training_state, save_checkpoint
-from decision_rnn.training.configuration import output_folder, plain, run_keys, with_architecture
-from decision_rnn.training.prepare import prepare, restore, select_episodes
+from decision_rnn.training.configuration import plain, run_keys, with_architecture
+from decision_rnn.training.prepare import prepare, select_episodes
 from decision_rnn.training.run import Run
-from decision_rnn.training.run_files import checkpoints_of, config_file, last_checkpoint
-from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, read_config, write_config
+from decision_rnn.training.run_folder import (
+    MetricsLog,
+    check_new_run,
+    check_resumed_run,
+    checkpoints_of,
+    config_file,
+    last_checkpoint,
+    read_config,
+    write_config,
+)
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
-from decision_rnn.training.warnings import describe_run, describe_targets, run_warnings
+from decision_rnn.training.warnings import describe_run, describe_start, run_warnings
 from decision_rnn.utils.distributed import any_process, first_process_first, process_group, rank, world_size
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
@@ -41,7 +46,7 @@ from decision_rnn.utils.interruption import Interruption
 from decision_rnn.utils.messages import bar, counted, quiet, tell, typed, warn
 from decision_rnn.utils.plugins import import_plugins
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 """`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
 MOST_SKIPPED = 10
@@ -119,40 +124,33 @@ def train(
         >>> run.agent.step, len(losses)
         (20, 2)
     """
-    folder = output_folder(output)
-    with process_group(), quiet(not progress or rank() > 0):
+    folder = None if output is None else Path(output)
+    with process_group(), quiet(not progress or rank() > 0), ExitStack() as stack:
         if isinstance(data, RunConfig):
-            run_config = data
-            data = data.dataset
+            run_config, data = data, None
         else:
             import_plugins(plugins)
             source = init_from.folder if isinstance(init_from, Run) else init_from
             options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": source}
-            given = {name: value for name, value in options.items() if value is not None}
-            run_config = _configuration(run_keys(config | given, steps, "train()"), data, folder if resume else None)
-            data = run_config.dataset if data is None else data
+            options = {name: value for name, value in options.items() if value is not None}
+            keys = flatten(run_keys(config | options, steps))
+            if resume and folder is not None:
+                keys = overlay(flatten(to_dict(read_config(folder))), keys)
+            else:
+                keys = with_architecture(keys if data is None else {"dataset": "", **keys})
+            run_config = from_dict(keys, "train()")
         if folder is not None and rank() == 0:
             config_file(folder) if resume else check_new_run(folder)
         # The data are opened, and made if they are missing, only now that all keys have been checked.
+        data = run_config.dataset if data is None else data
         with first_process_first():
             dataset = as_dataset(data, environment_id, run_config.path, run_config.partial)
         run_config = replace(run_config, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
         default = f"{dataset.name.replace('/', '-')}-{run_config.backbone.name}-seed{run_config.seed}"
         folder = folder or Path("runs") / default
-        with ExitStack() as stack:
-            if rank() == 0:
-                stack.enter_context(working_alone(folder, "training", "training"))
-            return Run(folder, _train(run_config, dataset, folder, resume, callback))
-
-
-def _configuration(keys: dict[str, Any], data: Any, resumed: Path | None) -> RunConfig:
-    """The configuration of the run that keys describe; what they leave out is as in the run folder `resumed`."""
-    keys = flatten(keys)
-    if resumed is not None:
-        return from_dict(overlay(flatten(to_dict(read_config(resumed))), keys), "train()")
-    if data is None:
-        raise InputError("train(): give a dataset, or resume=True with the output of a run.")
-    return from_dict(with_architecture({**keys, "dataset": ""}), "train()")
+        if rank() == 0:
+            stack.enter_context(working_alone(folder, "training", "training"))
+        return Run(folder, _train(run_config, dataset, folder, resume, callback))
 
 
 def _train(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, callback: Callback | None) -> TrainedAgent:
@@ -171,11 +169,12 @@ def _train(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, call
     validation = Validation(config, store, spaces[0], trainer.device) if config.validation else None
     means: dict[str, list[Tensor]] = defaultdict(list)
     if saved is not None:
-        saved.provenance.check_contents(
-            store, folder, f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
-        )
+        further = f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
+        saved.provenance.check_contents(store, folder, further)
         state = load_training_state(last_checkpoint(folder))
-        restore(trainer, stream, saved.agent.state_dict(), state)
+        trainer.result.load_state_dict(saved.agent.state_dict())
+        trainer.load_state_dict(state)
+        stream.load_state_dict(state["stream"])
         means.update({name: list(values) for name, values in state["means"].items()})
     else:
         position = stream.state_dict()
@@ -188,32 +187,31 @@ def _train(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, call
     if resume:
         done = trainer.steps == config.training.steps
         tell(f"resuming {folder} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
-    for line in describe_run(config, agent, store, episodes):
-        tell(line)
+    lines = [*describe_run(config, agent, store, episodes)]
     if validation is not None:
-        sizes = counted(validation.store.num_episodes, "episode"), counted(validation.store.steps, "step")
-        tell(f"validated on {sizes[0]}, {sizes[1]} of {config.validation}")
-    if remark := _describe_start(config, store, spaces[1], saved, initial):
-        tell(remark)
-    for warning in run_warnings(config, spec, episodes):
+        held_out = validation.store
+        sizes = f"{counted(held_out.num_episodes, 'episode')}, {counted(held_out.steps, 'step')}"
+        lines.append(f"validated on {sizes} of {config.validation}")
+    for line in (*lines, *(describe_start(config, store, initial) if saved is None else ())):
+        tell(line)
+    for warning in filter(None, run_warnings(config, spec, episodes)):
         warn(f"warning: {warning}")
-    if targets := describe_targets(config, spec, episodes):
-        tell(targets)
+    targets = asked_returns(config.evaluation, spec, config) if config.takes_return else ()
+    if reach := describe_reach(targets, episodes.episode_returns):
+        tell(reach)
 
     log = MetricsLog(folder, trainer.steps, 0.0 if saved is None else saved.seconds)
     try:
-        return _Loop(config, folder, spec, agent, trainer, stream, validation, log, means).run(callback)
+        return _Loop(config, folder, spec, trainer, stream, validation, log, means).run(callback)
     finally:
         log.close()
 
 
 def _checked(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
     """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
-    evaluation = config.evaluation
-    if config.training.batch_size % world_size():
-        raise InputError(
-            f"training.batch_size {config.training.batch_size} is no multiple of {world_size()} processes."
-        )
+    evaluation, batch_size = config.evaluation, config.training.batch_size
+    if batch_size % world_size():
+        raise InputError(f"training.batch_size {batch_size} is no multiple of {world_size()} processes.")
     metrics_named(evaluation.metrics)
     if config.validation is not None:
         check_name(config.validation)
@@ -222,10 +220,7 @@ def _checked(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) ->
             tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
             config = replace(config, evaluation=replace(evaluation, episodes=0, checkpoint_episodes=0))
         else:
-            try:
-                evaluation_environment(evaluation, dataset.spec)
-            except InputError as error:
-                raise type(error)(f"{error}, or leave evaluation out, --evaluation.episodes 0") from None
+            evaluation_environment(evaluation, dataset.spec)
     if resume:
         return check_resumed_run(config, folder)
     if rank() == 0:
@@ -244,7 +239,6 @@ class _Loop:
     config: RunConfig
     folder: Path
     spec: DatasetSpec
-    agent: DecisionAgent
     trainer: Trainer[DecisionAgent]
     stream: StepStream
     validation: Validation | None
@@ -262,14 +256,16 @@ class _Loop:
             stopped = False
             while trainer.steps < settings.steps and not stopped:
                 output = trainer.step(self.stream.sample())
-                self.record(output)
+                skipped = torch.tensor(float(output.skipped))
+                for name, value in {"loss": output.loss, **output.metrics, "skipped": skipped}.items():
+                    self.means[name].append(value)
                 progress.update()
                 last = trainer.steps == settings.steps
                 stopped = any_process(self.interruption.requested)
                 logs = last or trainer.steps % settings.log_every == 0
                 saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
                 if logs or saves:
-                    _check_finite(trainer, self.folder)
+                    self.check_finite()
                 if logs:
                     metrics = self.write_metrics(output)
                     losses = {name: f"{metrics[name]:.4f}" for name in ("loss", "validation_loss") if name in metrics}
@@ -289,11 +285,22 @@ class _Loop:
             )
         return self.trained(trainer.result.eval())
 
-    def record(self, output: StepOutput) -> None:
-        """Keep the scalars of a step until they are logged."""
-        skipped = torch.tensor(float(output.skipped))
-        for name, value in {"loss": output.loss, **output.metrics, "skipped": skipped}.items():
-            self.means[name].append(value)
+    def check_finite(self) -> None:
+        """InputError if steps are skipped one after the other, or if weights are not finite, so that no good checkpoint
+        is replaced."""
+        trainer = self.trainer
+        finite = torch.stack([parameter.isfinite().all() for parameter in trainer.model.parameters()]).all()
+        if finite and trainer.skipped_in_a_row < MOST_SKIPPED:
+            return
+        fault = (
+            f"the last {MOST_SKIPPED} updates had a non-finite loss or gradient" if finite else "weights are not finite"
+        )
+        saved = checkpoints_of(self.folder)
+        intact = f" The checkpoint of step {saved[-1].name} is intact." if saved else ""
+        raise InputError(
+            f"{fault} at step {trainer.steps} of {self.folder}. Lower training.learning_rate, or train with "
+            f"training.precision fp32.{intact}"
+        )
 
     def write_metrics(self, output: StepOutput) -> dict[str, float]:
         """Write a line of metrics: the means since the last line, the loss on the validation data, and the last step's
@@ -320,15 +327,13 @@ class _Loop:
         """Play with the last checkpoint and log its scores, if `evaluation.checkpoint_episodes` says so."""
         if rank() > 0 or self.interruption.requested or not self.config.evaluation.checkpoint_episodes:
             return
+        settings = checkpoint_settings(self.config, self.spec)
+        with quiet():
+            result = self.show(lambda trained: evaluate_once(self.folder, trained, settings))
+        if result is not None:
+            self.log.write_scores(self.trainer.steps, result.scalars("checkpoints"))
 
-        def play(trained: TrainedAgent) -> Mapping[str, float]:
-            with quiet():
-                settings = checkpoint_settings(self.config, trained.provenance)
-                return evaluate_once(self.folder, trained, settings).scalars("checkpoints")
-
-        self.log.write_scores(self.trainer.steps, self.show(play))
-
-    def show(self, function: Callable[[TrainedAgent], Result]) -> Result | None:
+    def show(self, function: Callable[[TrainedAgent], Returned]) -> Returned | None:
         """The result of a function of a copy of the agent, which does not affect training, nor count as its time; None
         if it was interrupted."""
         with self.log.paused(), torch.random.fork_rng():
@@ -338,38 +343,3 @@ class _Loop:
     def trained(self, agent: DecisionAgent) -> TrainedAgent:
         """An agent with the run's configuration, data and steps."""
         return TrainedAgent(agent, self.config, self.spec, self.trainer.steps, self.log.elapsed())
-
-
-def _describe_start(
-    config: RunConfig,
-    store: EpisodeStore,
-    actions: gymnasium.Space,
-    saved: TrainedAgent | None,
-    initial: TrainedAgent | None,
-) -> str | None:
-    """What a user should know about the action box and the weights that a new run starts from."""
-    if saved is not None:
-        return None
-    if initial is None:
-        return next(warn_of_actions(store), None)
-    outside = share_outside(store.actions, actions) if isinstance(actions, Box) else 0.0
-    clipped = f"; in {outside:.1%} of the steps an action is outside it and is clipped" if outside else ""
-    return (
-        f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of observations and "
-        f"returns, and its action box{clipped}"
-    )
-
-
-def _check_finite(trainer: Trainer[DecisionAgent], folder: Path) -> None:
-    """InputError if steps are skipped one after the other, or if weights are not finite, so that no good checkpoint is
-    replaced."""
-    skipped = trainer.skipped_in_a_row
-    finite = torch.stack([parameter.isfinite().all() for parameter in trainer.model.parameters()]).all()
-    if finite and skipped < MOST_SKIPPED:
-        return
-    fault = f"the last {skipped:,} updates had a non-finite loss or gradient" if finite else "weights are not finite"
-    intact = f" The checkpoint of step {last_checkpoint(folder).name} is intact." if checkpoints_of(folder) else ""
-    raise InputError(
-        f"{fault} at step {trainer.steps} of {folder}. Lower training.learning_rate, or train with training.precision "
-        f"fp32.{intact}"
-    )

@@ -12,8 +12,8 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
-from decision_rnn.training.optimizer import learning_rate_factor, make_optimizers
-from decision_rnn.utils.distributed import average_gradients, gather, own_rows, rank
+from decision_rnn.training.optimizer import make_optimizers
+from decision_rnn.utils.distributed import average_gradients, gather, own_rows, rank, world_size
 from decision_rnn.utils.errors import InputError
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -51,57 +51,63 @@ class Trainer(Generic[Model]):
     def __init__(self, model: Model, settings: TrainingConfig, carry_state: bool = False) -> None:
         self.device = pick_device(settings.device)
         self.model = model.to(self.device)
-        self.settings = settings
+        self.settings, self.warmup, self.peak = settings, settings.warmup, settings.peak_learning_rate
         self.optimizers = make_optimizers(self.model, settings)
         groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
         self.parameters = [parameter for group in groups for parameter in group["params"]]
-        self.schedule = learning_rate_factor(settings)
-        self.ema_decay = settings.ema_decay
+        self.autocast = autocast(settings, self.device)
         self.average = copy.deepcopy(self.model) if settings.ema_decay else None
         # Without clipping, the norm is still computed for the log.
         self.max_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
-        self.carry_state = carry_state
+        self.carry_state, self.distributed = carry_state, world_size() > 1
         self.state: State | None = None
         self.steps = 0
         self.skipped_in_a_row = 0
 
     def step(self, batch: Any) -> StepOutput:
         """One optimiser step on this process's rows of a batch, on `device`."""
-        factor = self.schedule(self.steps)
+        factor = self.schedule()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
 
-        with autocast(self.settings, self.device):
+        with self.autocast:
             output = self.model(batch, self.state)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         output.loss.backward()
         scalars = [scalar.detach() for scalar in (output.loss, *output.metrics.values())]
-        loss, *metrics = average_gradients(self.parameters, scalars)
+        if self.distributed:
+            scalars = average_gradients(self.parameters, scalars)
         norm = clip_grad_norm_(self.parameters, self.max_norm)
 
         self.steps += 1
-        skipped = not math.isfinite(loss + norm)
+        skipped = not math.isfinite(scalars[0] + norm)
         if skipped:
             # The stream has moved on: a state from before this batch would belong to other episodes.
             self.state = None
             self.skipped_in_a_row += 1
-            loss, *metrics = (torch.full_like(scalar, math.nan) for scalar in (loss, *metrics))
+            scalars = [torch.full_like(scalar, math.nan) for scalar in scalars]
         else:
             self.state = tuple(part.detach() for part in output.state) if self.carry_state else None
             self.skipped_in_a_row = 0
             for optimizer in self.optimizers:
                 optimizer.step()
-            self._update_average()
-        rate = self.settings.peak_learning_rate * factor
-        return StepOutput(loss, norm, rate, dict(zip(output.metrics, metrics, strict=True)), skipped)
+            if self.average is not None:
+                # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
+                decay = min(self.settings.ema_decay, (1 + self.steps) / (10 + self.steps))
+                get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
+        loss, *metrics = scalars
+        return StepOutput(loss, norm, self.peak * factor, dict(zip(output.metrics, metrics, strict=True)), skipped)
 
-    def _update_average(self) -> None:
-        if self.average is not None:
-            # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
-            decay = min(self.ema_decay, (1 + self.steps) / (10 + self.steps))
-            get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
+    def schedule(self) -> float:
+        """The next step's factor of the rates: linear over the warm-up, then cosine decay to zero or constant."""
+        if self.steps < self.warmup:
+            return (self.steps + 1) / self.warmup
+        if self.settings.schedule == "constant":
+            return 1.0
+        progress = (self.steps - self.warmup) / max(1, self.settings.steps - self.warmup)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
     @property
     def result(self) -> Model:
@@ -148,13 +154,11 @@ def pick_device(name: str) -> torch.device:
 
 
 def autocast(settings: TrainingConfig, device: torch.device) -> torch.autocast:
-    """The precision of matrix products that `training.precision` names."""
-    bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(device))
-    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-
-
-def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the processor multiplies bf16 natively; if not, bf16 is emulated and slower than fp32."""
+    """The precision of matrix products that `training.precision` names; `auto` does not emulate bf16, which is slower
+    than fp32."""
     if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+        native = torch.cuda.get_device_capability(device) >= (8, 0)
+    else:
+        native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    bf16 = settings.precision == "bf16" or (settings.precision == "auto" and native)
+    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)

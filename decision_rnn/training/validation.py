@@ -39,12 +39,12 @@ class Validation:
     ) -> None:
         assert config.validation is not None
         held_out = open_dataset(config.validation, partial=config.partial).store
-        for size in ("observation_dim", "action_dim"):
-            if getattr(held_out, size) != getattr(store, size):
-                raise InputError(
-                    f"validation {config.validation} has {size} {getattr(held_out, size)}, and {config.dataset} "
-                    f"{getattr(store, size)}. Name a dataset of the same task."
-                )
+        sizes, own = ((each.observation_dim, each.action_dim) for each in (held_out, store))
+        if sizes != own:
+            raise InputError(
+                f"the observations and actions of validation {config.validation} have {sizes} numbers, and those of "
+                f"{config.dataset} {own}. Name a dataset of the same task."
+            )
         self.config, self.device = config, device
         self.store = select_episodes(replace(config, dataset=config.validation), held_out)
         self.stream = make_stream(config, self.store, observations, 0, device)

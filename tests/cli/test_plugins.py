@@ -97,7 +97,7 @@ def test_environment_registered_by_a_plugin_works_in_train_evaluate_and_resume(
 ) -> None:
     """The tutorial's recipe: an environment made by a function and registered under its own id."""
     train = ["train", "local/pendulum", "--output", "run", *SMALL]
-    refused(train, "MoonPendulum-v0", "--plugins", "--evaluation.episodes 0")
+    refused(train, "MoonPendulum-v0", "--plugins")
     assert not (tmp_path / "run").exists()  # refused before training
     train += ["--processes", "1"]
     done = command(*train, "--plugins", "pendulum")

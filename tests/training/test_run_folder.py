@@ -18,7 +18,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import last_checkpoint
-from decision_rnn.training.run import Run
 from decision_rnn.training.run_folder import MetricsLog, read_metrics
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
@@ -185,7 +184,7 @@ def test_metrics_log_drops_malformed_lines_and_completes_a_missing_newline(tmp_p
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
 
 
-def test_read_metrics_ignores_truncated_lines_and_raises_without_a_file(tmp_path: Path) -> None:
+def test_read_metrics_ignores_truncated_lines(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path, 0, 0.0)
     written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
     path = tmp_path / "metrics.jsonl"
@@ -193,10 +192,8 @@ def test_read_metrics_ignores_truncated_lines_and_raises_without_a_file(tmp_path
     for cut in (path.read_bytes()[:-10], b"\xff\n" + path.read_bytes()[:-10]):
         path.write_bytes(cut)
         assert read_metrics(tmp_path) == written[:2]
-        assert Run(tmp_path).metrics["step"].tolist() == [2, 4]
     path.unlink()
-    with pytest.raises(InputError, match=r"cannot read .*metrics\.jsonl: No such file or directory"):
-        read_metrics(tmp_path)
+    assert read_metrics(tmp_path) == []
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of TensorBoard's writer
@@ -204,7 +201,7 @@ def test_read_metrics_ignores_truncated_lines_and_raises_without_a_file(tmp_path
 def test_full_disk_while_writing_metrics_raises(tmp_path: Path, name: str) -> None:
     """Of TensorBoard's file and metrics.jsonl, either may reach the limit first."""
     log = MetricsLog(tmp_path, 0, 0.0)
-    with disk_of(5_000), pytest.raises(EnvironmentFailure, match=r"cannot write the metrics.*File too large"):
+    with disk_of(5_000), pytest.raises(EnvironmentFailure, match=r"cannot write .*File too large"):
         for step in range(1, 10_000):
             log.write(step, **{name: 1.0})
     MetricsLog(tmp_path, 3, 0.0).write(4)

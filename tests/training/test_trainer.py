@@ -163,3 +163,16 @@ def test_skipped_step_changes_neither_weights_nor_average_nor_optimizer(fault: s
     assert (trainer.steps, trainer.skipped_in_a_row) == (2, 1)
     assert not trainer.step(data()).skipped
     assert trainer.skipped_in_a_row == 0
+
+
+def test_learning_rate_warms_up_then_falls_along_a_cosine() -> None:
+    def rates(**options: object) -> list[float]:
+        trainer = Trainer(Line(), settings(**options))
+        return [trainer.step(data()).learning_rate for _ in range(100)]
+
+    cosine = rates(warmup_steps=10, learning_rate=1.0)
+    assert [cosine[0], cosine[4], cosine[9]] == pytest.approx([0.1, 0.5, 1.0])
+    assert [cosine[40], cosine[55]] == pytest.approx([(1 + math.cos(math.pi / 3)) / 2, 0.5])
+    assert cosine[99] == pytest.approx((1 + math.cos(math.pi * 89 / 90)) / 2)
+    assert max(rates(warmup_steps=None)) == pytest.approx(1e-3)  # a quarter of the steps
+    assert set(rates(schedule="constant", learning_rate=0.5)) == {0.5}

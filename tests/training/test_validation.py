@@ -100,8 +100,7 @@ def test_validation_of_another_task_or_of_too_few_steps_is_one_sentence(
     with pytest.raises(InputError, match=rf"fewer than training.context {long}"):
         train(configure("--validation", HELD_OUT, "--training.context", long), output=tmp_path / "run")
     monkeypatch.setattr(two_stores, "observation_dim", 4)
-    sentence = r"validation hopper-expert has observation_dim 4"
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match="validation hopper-expert"):
         train(configure("--validation", HELD_OUT), output=tmp_path / "run")
     with pytest.raises(InputError, match="unknown dataset 'standin/hoper-expert'"):
         train(configure("--validation", "hoper-expert"), output=tmp_path / "run")
