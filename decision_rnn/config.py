@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 from pydantic.dataclasses import dataclass
 
 from decision_rnn.agent import (
@@ -37,7 +37,7 @@ from decision_rnn.utils.parsing import (
     suggest,
 )
 from decision_rnn.utils.plugins import check_plugins
-from decision_rnn.utils.records import encode_targets
+from decision_rnn.utils.records import to_json
 from decision_rnn.utils.registry import Registry
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
@@ -213,11 +213,11 @@ class RunConfig:
     plugins: Names = ()
     seed: NonNegativeInt = 0
     init_from: str | None = None
-    backbone: BackboneConfig
+    backbone: SerializeAsAny[BackboneConfig]
     observation: ObservationConfig = ObservationConfig()
-    condition: ConditionConfig | None = None
+    condition: SerializeAsAny[ConditionConfig] | None = None
     agent: AgentConfig = AgentConfig()
-    objective: ObjectiveConfig | None = None
+    objective: SerializeAsAny[ObjectiveConfig] | None = None
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
@@ -313,8 +313,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """The full configuration as plain JSON values."""
-    values: dict[str, Any] = encode_targets(asdict(config))
-    return values
+    return to_json(config)
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:

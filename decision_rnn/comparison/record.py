@@ -6,6 +6,7 @@ from typing import Any, Literal
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting
 from decision_rnn.evaluation.results import Measurements, TargetResult
+from decision_rnn.utils.parsing import TargetReturn
 
 LOG = "run.log"
 """The file in a run's folder with the output of its processes, tracebacks included."""
@@ -19,7 +20,7 @@ Role = Literal["paper", "best", "spread", "bc"]
 class Target:
     """A target return on a dataset, and whether it is inside the data's range; both None in behaviour cloning."""
 
-    target_return: float | None
+    target_return: TargetReturn | None
     roles: tuple[Role, ...]
     in_range: bool | None
 

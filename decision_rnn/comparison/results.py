@@ -7,16 +7,16 @@ DATASET/VARIANT-seedN/    the runs
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from decision_rnn.comparison import figures, tables
 from decision_rnn.comparison.record import Record
 from decision_rnn.comparison.summary import Summary
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import cannot_write
 from decision_rnn.utils.files import write_atomically
-from decision_rnn.utils.records import damaged, encode_targets, read_json, read_record
+from decision_rnn.utils.records import read_file, to_json
 
 SCHEMA = 4
 """Version of comparison.json."""
@@ -68,22 +68,13 @@ def read_comparison(path: Path | str) -> Comparison:
     """
     path = Path(path)
     file = path / "comparison.json" if path.is_dir() else path
-    remedy = "name the folder of a comparison, or run its command again"
-    data = read_json(file, remedy)
-    schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != SCHEMA:
-        raise InputError(f"{file} has schema {schema}, expected {SCHEMA}: {remedy}")
-    data["variants"] = encode_targets(data.get("variants"))  # configurations are as their files spell them
-    try:
-        return read_record(data, Comparison)
-    except ValueError as error:
-        raise damaged(file, error, remedy) from None
+    return read_file(file, Comparison, SCHEMA, "name the folder of a comparison, or run its command again")
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json, comparison.md and scores.svg; raises InputError or EnvironmentFailure."""
     picture = figures.scores_file(comparison.summary)
-    record = json.dumps({"schema": SCHEMA, **encode_targets(asdict(comparison))}, separators=(",", ":"))
+    record = json.dumps({"schema": SCHEMA, **to_json(comparison)}, separators=(",", ":"))
     try:
         write_atomically(folder / "scores.svg", picture.encode())
         write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())

@@ -39,7 +39,6 @@ from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import AUTO
 from decision_rnn.utils.plugins import plugin_hashes
-from decision_rnn.utils.records import encode_targets
 
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
@@ -130,7 +129,7 @@ def describe(
         "target_return": {
             "input": "target_return",
             "conditioned": config.takes_target,
-            "default": encode_targets(float(target or 0.0), is_target=True),
+            "default": "auto" if target == AUTO else float(target or 0.0),
             "auto": config.condition_options.limited,
         },
         "training": {

@@ -37,7 +37,7 @@ from decision_rnn.evaluation.targets import asked_returns, capped_as_best, check
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.configuration import evaluation_settings
 from decision_rnn.training.run_folder import write_scores
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
 from decision_rnn.utils.messages import counted, quiet
@@ -149,10 +149,7 @@ def evaluate(
     )
     folder = folder if output is None else Path(output)
     if folder is not None:
-        try:
-            check_folder(folder / "results")  # before minutes are spent on the evaluation
-        except OSError as error:
-            raise cannot_write(folder, error) from None
+        check_folder(folder / "results")
     with quiet(not progress):
         result = score(policy, settings, processes)
     if folder is not None:

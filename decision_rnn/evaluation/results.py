@@ -26,7 +26,7 @@ from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn
 from decision_rnn.utils.parsing import TargetReturn, format_target
-from decision_rnn.utils.records import damaged
+from decision_rnn.utils.records import read_file
 
 SCHEMA = 4
 """Version of the file format."""
@@ -255,13 +255,7 @@ def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protoco
 
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
-    try:
-        data = json.loads(path.read_bytes())
-        if data["schema"] != SCHEMA:
-            raise InputError(f"schema {data['schema']}, expected {SCHEMA}")
-        return TypeAdapter(Result).validate_python(data)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, error, REMEDY) from None
+    return read_file(path, Result, SCHEMA, REMEDY)
 
 
 def result_file(run: Path, result: Result) -> Path:

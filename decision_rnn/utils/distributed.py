@@ -89,7 +89,7 @@ def first_process_first() -> Iterator[None]:
 
 def any_process(condition: bool) -> bool:
     """Whether a condition holds in any of the processes."""
-    return any(gather(condition)) if world_size() > 1 else condition
+    return any(gather(condition))
 
 
 def gather(value: Any) -> list[Any]:

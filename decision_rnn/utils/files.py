@@ -2,7 +2,7 @@
 
 New content is written into a hidden folder beside its destination, `.NAME.RANDOM.decision_rnn`, which the writer keeps
 locked. The operating system releases the locks of a killed process, which tells its leftovers from what another process
-is still writing.
+is still writing. On a file system without locks nothing is excluded or removed.
 """
 
 import contextlib
@@ -22,17 +22,14 @@ SUFFIX = ".decision_rnn"
 
 @contextlib.contextmanager
 def _flock(path: Path, flags: int, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of an existing file or folder; yields False on a file system without locks.
-
-    If another process holds it and `wait` is False, raises TimeoutError.
-    """
+    """Hold the lock of a file or folder, or BlockingIOError; yields False on a file system without locks."""
     descriptor = os.open(path, flags, 0o666)
     try:
+        locks = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            locks = True
         except BlockingIOError:
-            raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path)) from None
+            raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path)) from None
         except OSError:  # such as some network file systems
             locks = False
         yield locks
@@ -117,33 +114,26 @@ def existing_ancestor(path: Path) -> Path:
 
 
 def check_folder(path: Path) -> None:
-    """Raise the OSError that creating the folder `path`, or files in it, would raise; nothing is created."""
+    """Raise InputError if files cannot be created in the folder `path`, before minutes are spent on their content."""
     existing = existing_ancestor(path)
-    if not existing.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+    code = errno.EACCES if existing.is_dir() else errno.ENOTDIR
+    if code == errno.ENOTDIR or not os.access(existing, os.W_OK | os.X_OK):
+        raise cannot_write(path, OSError(code, os.strerror(code)))
 
 
 def check_destination(path: Path) -> None:
     """Raise InputError if the file `path` cannot be written, before minutes are spent on its content."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        check_folder(path.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from None
+    if path.is_dir():
+        raise cannot_write(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    check_folder(path.parent)
 
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock of `path`, which excludes other processes; the operating system releases it if this one dies.
 
-    The lock is a hidden file beside `path`, which is not removed. On a file system without locks nothing is excluded.
-
-    Args:
-        path: What the lock is for; its parent folders are created.
-        wait: Whether to wait for another process that holds the lock; if False, raises TimeoutError instead.
+    The lock is a hidden file beside `path`, whose parent folders are created; it is not removed. If another process
+    holds the lock and `wait` is False, raises BlockingIOError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _flock(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, wait):
@@ -166,7 +156,7 @@ def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / lock, wait=False))
-        except TimeoutError:
+        except BlockingIOError:
             raise InputError(f"another process is {doing} in {folder}. Choose another --output.") from None
         except OSError as error:
             raise cannot_write(folder, error) from None

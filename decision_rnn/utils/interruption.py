@@ -7,8 +7,6 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 Returned = TypeVar("Returned")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 
 
 class Interruption:
@@ -28,8 +26,8 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                if signal.getsignal(number) in DEFAULTS:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                     self._before[number] = signal.signal(number, self._handle)
         return self
 

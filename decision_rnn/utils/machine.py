@@ -4,40 +4,36 @@ import contextlib
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import decision_rnn
+
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and of these packages."""
     # The metadata of an editable install keep the version at which it was installed.
-    ours = {"decision-rnn": sys.modules["decision_rnn"].__version__}
-    numbers = {package: ours.get(package) or version(package) for package in packages}
-    return {"python": platform.python_version(), **numbers}
+    ours = {"decision-rnn": decision_rnn.__version__}
+    return {"python": platform.python_version()} | {name: ours.get(name) or version(name) for name in packages}
 
 
 def cpu_model() -> str:
     """The processor's name."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def commit() -> str | None:
     """The git commit of this source tree, with `-dirty` if files differ from it; None for an installed package."""
     root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
+    command = ["git", "--git-dir", str(root / ".git"), "describe", "--always", "--dirty", "--abbrev=12"]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    return None
 
 
 def hardware() -> dict[str, Any]:

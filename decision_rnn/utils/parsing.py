@@ -5,7 +5,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -64,25 +64,17 @@ class Option:
 
 @functools.cache
 def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
-    """What a dataclass or a function takes, by name, described by its docstring and those of its base classes."""
+    """What a dataclass or a function takes, by name, described under `Attributes:` or `Args:` of its docstring, in
+    Google's style, and those of its base classes."""
     described: dict[str, str] = {}
     for owner in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
-        described |= describe_options(owner.__doc__ or "")
+        docstring = inspect.cleandoc(owner.__doc__ or "") + "\n"
+        section = re.search(r"^(?:Attributes|Args):\n((?: +.*\n|\n)*)", docstring, re.MULTILINE)
+        entries = re.split(r"^    (\w+): ", section[1] if section else "", flags=re.MULTILINE)[1:]
+        described |= {name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)}
     hints = get_type_hints(declaration, include_extras=True)
-    if is_dataclass(declaration):
-        defaults = {
-            field.name: REQUIRED if field.default is MISSING else field.default for field in fields(declaration)
-        }
-    else:
-        defaults = {name: each.default for name, each in inspect.signature(declaration).parameters.items()}
-    return {name: Option(name, hints[name], default, described.get(name, "")) for name, default in defaults.items()}
-
-
-def describe_options(docstring: str) -> dict[str, str]:
-    """The descriptions under `Attributes:` or `Args:` of a docstring in Google's style, by name."""
-    section = re.search(r"^(?:Attributes|Args):\n((?: +.*\n|\n)*)", inspect.cleandoc(docstring) + "\n", re.MULTILINE)
-    entries = re.split(r"^    (\w+): ", section[1] if section else "", flags=re.MULTILINE)[1:]
-    return {name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)}
+    parameters = inspect.signature(declaration).parameters
+    return {name: Option(name, hints[name], each.default, described.get(name, "")) for name, each in parameters.items()}
 
 
 def convert(value: Any, hint: Any, key: str = "") -> Any:

@@ -1,7 +1,6 @@
-"""Results as JSON: dataclasses whose target returns may be `auto`, which JSON has no number for."""
+"""Results as JSON files, read by pydantic."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,31 +9,11 @@ from pydantic import TypeAdapter
 from decision_rnn.utils.errors import InputError, one_line
 
 Record = TypeVar("Record")
-TARGETS = {"target_return", "target_returns"}
 
 
-def encode_targets(value: Any, is_target: bool = False) -> Any:
-    """Values for JSON, with infinite target returns as `auto`."""
-    if isinstance(value, dict):
-        return {key: encode_targets(entry, key in TARGETS) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [encode_targets(entry, is_target) for entry in value]
-    return "auto" if is_target and value == math.inf else value
-
-
-def _decode_targets(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    def decode(value: Any) -> Any:
-        return [decode(each) for each in value] if isinstance(value, list) else math.inf if value == "auto" else value
-
-    return {key: decode(value) if key in TARGETS else value for key, value in entries}
-
-
-def read_json(path: Path, remedy: str) -> Any:
-    """The content of a JSON file; InputError, as from `damaged`, if it cannot be read."""
-    try:
-        return json.loads(path.read_bytes(), object_pairs_hook=_decode_targets)
-    except (OSError, ValueError) as error:
-        raise damaged(path, error, remedy) from None
+def to_json(record: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON values, such as `auto` for an infinite target return."""
+    return TypeAdapter(type(record)).dump_python(record, mode="json")
 
 
 def read_record(data: Any, kind: type[Record]) -> Record:
@@ -45,6 +24,13 @@ def read_record(data: Any, kind: type[Record]) -> Record:
     return TypeAdapter(kind).validate_python(data)
 
 
-def damaged(path: Path, error: Exception, remedy: str) -> InputError:
-    """The error for a file that is missing or damaged, and what to do about it."""
-    return InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}")
+def read_file(path: Path, kind: type[Record], schema: int, remedy: str) -> Record:
+    """The dataclass that a JSON file holds; InputError, with the remedy, if it is missing, damaged or has another
+    `schema`."""
+    try:
+        data = json.loads(path.read_bytes())
+        if data["schema"] != schema:
+            raise InputError(f"schema {data['schema']}, expected {schema}")
+        return read_record(data, kind)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}") from None

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
@@ -39,9 +39,7 @@ PROGRAM = (sys.executable, "-m", "decision_rnn")
 
 def available_cores() -> int:
     """The number of cores this process may use, if the system reports it; else of all cores."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_processes() -> int:
@@ -51,8 +49,7 @@ def default_processes() -> int:
 
 def jobs_at_a_time() -> int | None:
     """The number of runs that `compare` trains at the same time as this one, including it; None for other runs."""
-    jobs = os.environ.get(JOBS, "")
-    return int(jobs) if jobs.isdigit() else None
+    return int(os.environ[JOBS]) if JOBS in os.environ else None
 
 
 def thread_limits(threads: int) -> dict[str, str]:
@@ -64,7 +61,7 @@ def thread_limits(threads: int) -> dict[str, str]:
 def _one_thread() -> Iterator[None]:
     """Processes started inside the block compute with one thread each."""
     limits = thread_limits(1)
-    before = {name: os.environ[name] for name in limits if name in os.environ}
+    before = {name: os.environ.pop(name) for name in limits if name in os.environ}
     os.environ.update(limits)
     try:
         yield
@@ -80,7 +77,7 @@ def parallel_map(
     processes: int,
     doing: str,
     progress: Report = lambda done: None,
-    prepare: Callable[[], None] | None = None,
+    prepare: Callable[[], None] = lambda: None,
     start_method: str | None = None,
 ) -> Generator[Answer, None, None]:
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
@@ -104,15 +101,22 @@ def parallel_map(
     """
     context: Any = multiprocessing.get_context(start_method or START_METHOD)
     waiting, reports = iter(tasks), context.SimpleQueue()
-    others, workers = set(multiprocessing.active_children()), set()
-    pool = ProcessPoolExecutor(processes, context, _begin_work, (pickle.dumps(work), prepare, reports))
+    before, workers = set(multiprocessing.active_children()), set()
+    pool = ProcessPoolExecutor(processes, context, _begin_work, (prepare, pickle.dumps(work), reports))
     try:
         with _one_thread(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
             pending = deque(pool.submit(_work, task) for task in itertools.islice(waiting, 2 * processes))
-            workers = set(multiprocessing.active_children()) - others
+            workers = set(multiprocessing.active_children()) - before
         while pending:
-            _await_first(pending, reports, progress)
+            finished = False
+            while not finished:
+                done, _ = wait(pending, REPORT_SECONDS, FIRST_EXCEPTION)
+                finished = pending[0].done()
+                while not reports.empty():
+                    progress(reports.get())
+                for future in done:
+                    future.result()  # raises the error of any task
             yield pending.popleft().result()
             pending.extend(pool.submit(_work, task) for task in itertools.islice(waiting, 1))
         pool.shutdown()
@@ -121,7 +125,7 @@ def parallel_map(
         raise
     except BrokenProcessPool as error:
         raise EnvironmentFailure(
-            f"a process that {doing} has died: free some memory, ask for fewer processes, or put the work of a script "
+            f"a process that {doing} has died: free memory, ask for fewer processes, or put the work of a script "
             'under `if __name__ == "__main__":`'
         ) from error
     finally:
@@ -131,35 +135,23 @@ def parallel_map(
         pool.shutdown(cancel_futures=True)
 
 
-def _await_first(pending: Iterable[Future], reports: Any, progress: Report) -> None:
-    """Report progress until the first answer is there; raises the error of any task."""
-    first, *_ = pending
-    finished = False
-    while not finished:
-        done, _ = wait(pending, REPORT_SECONDS, FIRST_EXCEPTION)
-        finished = first.done()
-        while not reports.empty():
-            progress(reports.get())
-        for future in done:
-            future.result()
-
-
 _worker: dict[str, Any] = {}
 """In a worker: the pickled work, its preparation, the queue of reports, and the work from the first task on."""
 
 
-def _begin_work(packed: bytes, prepare: Callable[[], None] | None, reports: Any) -> None:
+def _begin_work(prepare: Callable[[], None], packed: bytes, reports: Any) -> None:
     """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
-    _worker.update(packed=packed, prepare=prepare, reports=reports)
+    _worker.update(prepare=prepare, packed=packed, reports=reports)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    _exit_after(parent.join)  # otherwise the workers of a killed parent would wait forever
 
 
 def _work(task: Any) -> Any:
     try:
         if "work" not in _worker:
-            if _worker["prepare"] is not None:
-                _worker["prepare"]()
+            _worker["prepare"]()
             _worker["work"] = pickle.loads(_worker["packed"])
         return _worker["work"](task, _worker["reports"].put)
     except Exception as error:
@@ -170,19 +162,16 @@ def _work(task: Any) -> Any:
         raise
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()  # otherwise the workers of a killed parent would wait forever
-    os._exit(1)
+def _exit_after(wait: Callable[[], object]) -> None:
+    """Exit this process as soon as a function returns, which waits in a thread of its own."""
+
+    def watch() -> None:
+        wait()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def end_with_stdin() -> None:
     """Exit as soon as stdin is closed, as it is when the process at its other end is killed."""
-
-    def watch() -> None:
-        while os.read(sys.stdin.fileno(), 1):  # sys.stdin.read() would hold its lock at exit
-            pass
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    _exit_after(lambda: os.read(sys.stdin.fileno(), 1))  # sys.stdin.read() would hold its lock at exit

@@ -135,7 +135,7 @@ with locked(Path(sys.argv[1])):
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "locked\n"
-    with pytest.raises(TimeoutError), locked(tmp_path / "x", wait=False):
+    with pytest.raises(BlockingIOError), locked(tmp_path / "x", wait=False):
         pass
     entered = threading.Event()
 
