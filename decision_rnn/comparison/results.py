@@ -68,7 +68,7 @@ def read_comparison(path: Path | str) -> Comparison:
     """
     path = Path(path)
     file = path / "comparison.json" if path.is_dir() else path
-    return read_file(file, Comparison, SCHEMA, "name the folder of a comparison, or run its command again")
+    return read_file(file, Comparison, "name the folder of a comparison, or run its command again", SCHEMA)
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

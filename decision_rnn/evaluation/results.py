@@ -255,7 +255,7 @@ def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protoco
 
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
-    return read_file(path, Result, SCHEMA, REMEDY)
+    return read_file(path, Result, REMEDY, SCHEMA)
 
 
 def result_file(run: Path, result: Result) -> Path:

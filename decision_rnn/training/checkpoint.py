@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import safetensors.torch
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field
 from safetensors import SafetensorError
 
 from decision_rnn.agent import DecisionAgent, agent_spec
@@ -31,7 +31,7 @@ from decision_rnn.training.run_folder import last_checkpoint as last_checkpoint
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
-from decision_rnn.utils.records import damaged, read_json, read_record
+from decision_rnn.utils.records import damaged, read_file, read_record
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -133,11 +133,8 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     import_plugins(plugins)
     folder = find_agent(name)
     path = folder / DESCRIPTION
-    try:
-        description = read_record(read_json(path, _remedy(folder)), _Description)
-        config = from_dict(description.config, str(path))
-    except ValidationError as error:
-        raise damaged(path, error, _remedy(folder)) from None
+    description = read_file(path, _Description, _remedy(folder))
+    config = from_dict(description.config, str(path))
     if changed := changed_plugins(description.plugins_sha256):
         warn(f"warning: plugins have changed since {folder} was trained: {', '.join(changed)}")
     path = folder / WEIGHTS

@@ -24,13 +24,18 @@ def read_record(data: Any, kind: type[Record]) -> Record:
     return TypeAdapter(kind).validate_python(data)
 
 
-def read_file(path: Path, kind: type[Record], schema: int, remedy: str) -> Record:
-    """The dataclass that a JSON file holds; InputError, with the remedy, if it is missing, damaged or has another
+def read_file(path: Path, kind: type[Record], remedy: str, schema: int | None = None) -> Record:
+    """The dataclass that a JSON file holds; InputError, as from `damaged`, if it cannot be read or has another
     `schema`."""
     try:
         data = json.loads(path.read_bytes())
-        if data["schema"] != schema:
+        if schema is not None and data["schema"] != schema:
             raise InputError(f"schema {data['schema']}, expected {schema}")
         return read_record(data, kind)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}") from None
+        raise damaged(path, error, remedy) from None
+
+
+def damaged(path: Path, error: Exception, remedy: str) -> InputError:
+    """The error for a file that is missing or damaged, and what to do about it."""
+    return InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}")
