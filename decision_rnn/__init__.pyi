@@ -31,7 +31,7 @@ from .data.store import EpisodeStore as EpisodeStore
 from .data.store import open_or_make as open_or_make
 from .data.stream import StepStream as StepStream
 from .environments.playing import play_episodes as play_episodes
-from .evaluation.environment_actor import EnvironmentActor as EnvironmentActor
+from .evaluation.actor import EnvironmentActor as EnvironmentActor
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import register_metric as register_metric

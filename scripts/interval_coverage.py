@@ -18,20 +18,18 @@ from results_folder import RESULTS as ALL_RESULTS
 from results_folder import Made, save_figure, table, write_report
 from scipy import stats
 
-from decision_rnn.evaluation.aggregate import (
+from decision_rnn.evaluation.statistics import (
     FEWEST_DATASETS,
+    FEWEST_FOR_INTERVAL,
     FEWEST_RUNS,
+    LEVEL,
     bootstrap_means,
     compare_over_datasets,
-    half_width,
-    interquartile_mean,
-)
-from decision_rnn.evaluation.statistics import (
-    FEWEST_FOR_INTERVAL,
-    LEVEL,
     compare_seeds,
     compare_variants,
+    half_width,
     holm,
+    interquartile_mean,
 )
 from decision_rnn.utils.files import write_atomically
 
@@ -109,8 +107,8 @@ def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
         found = [compare_seeds(a + 10, b) for a, b in draw(generator, (trials, 2, n))]
         row = {"shape": shape, "seeds": n}
         row["coverage"] = float(np.mean([of.low <= 10 <= of.high for of in found]))
-        row["better"] = float(np.mean([of.verdict == "better" for of in found]))
-        row["worse"] = float(np.mean([of.verdict == "worse" for of in found]))
+        row["better"] = float(np.mean([of.p_value < 0.05 and of.difference > 0 for of in found]))
+        row["worse"] = float(np.mean([of.p_value < 0.05 and of.difference < 0 for of in found]))
         for count, reference in ((2, "reference named"), (6, "reference named"), (6, "against the best")):
             p_values = against_first if reference == "reference named" else against_best
             wrong = sum(min(p_values(x)) < 0.05 for x in draw(generator, (trials // 2, count, n)))

@@ -194,9 +194,11 @@ def pendulum() -> Callable[..., TrainedAgent]:
         return_min: float = -1500.0,
         return_max: float = -100.0,
         rtg_quantile: float = 0.0,
+        **agent_options: Any,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
+            "agent": agent_options,
             "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_quantile": rtg_quantile},
             "training": {"steps": 10, "tbptt_segments": tbptt_segments},
         }

@@ -6,7 +6,7 @@ equation 34. Step t attends to the steps t - window < s <= t of its own episode:
     y_t = W_o sum_s softmax_s(<R_t q_t, R_s k_s> / sqrt(head_width)) v_s
 
 The band is the same in parallel mode and in `step`, so the layer keeps the contract. Over several layers a
-carried memory reaches back further than `window`, unlike re-running a window (WindowActor).
+carried memory reaches back further than `window`, unlike re-running a window.
 
 Deviations from the Decision Transformer, whose layers are those of GPT-2:
 

@@ -29,7 +29,7 @@ def run(command: Namespace) -> None:
     path = command.output or (run_folder or Path()) / "policy.onnx"
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
-    results = results_of(run_folder or folder, trained)
+    results = [*results_of(run_folder or folder, trained.config, trained.provenance, trained.step)]
     difference = export_onnx(trained, path, command.target_return, results, **command.settings)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")

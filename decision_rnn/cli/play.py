@@ -9,9 +9,9 @@ from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.deploy.browser import Subject, server, write_page
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.evaluate import evaluation_environment
-from decision_rnn.evaluation.subjects import find_subject, load_subject
+from decision_rnn.evaluation.policies import find_subject, load_subject
 from decision_rnn.evaluation.tables import format_return
-from decision_rnn.evaluation.targets import check_conditioned, default_return
+from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.evaluation.video import film, watch
 from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, TargetReturn, format_target
@@ -42,7 +42,7 @@ def run(command: Namespace) -> None:
     if target is None:
         target = default_return(config, spec)
     else:
-        check_conditioned(config, command.agents[0])
+        check_target(config, name=command.agents[0])
     seed = config.evaluation.seed if seed is None else seed
     acting = describe_acting(window_of(config.evaluation), config.evaluation.actions)
     print(f"{config.backbone.name} of {spec.name} in {environment_id}, {acting}", flush=True)
@@ -64,7 +64,7 @@ def _show_page(command: Namespace) -> None:
     files = [find_subject(name) for name in command.agents]
     subjects = [Subject(name, load_subject(file)[0], file) for name, file in zip(command.agents, files, strict=True)]
     if command.target_return is not None:
-        check_conditioned(subjects[0].trained.config, command.agents[0])
+        check_target(subjects[0].trained.config, name=command.agents[0])
     with tempfile.TemporaryDirectory() as temporary:
         folder = command.output or Path(temporary) / "page"
         write_page(folder, subjects, command.target_return, command.seed)

@@ -26,7 +26,7 @@ from decision_rnn.utils.machine import commit, hardware, versions
 def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
     """Measurements of an agent that plays nothing; not the time of an action, which differs whenever it is measured."""
     agent = trained.agent
-    _, state_bytes = action_cost(actor_of(agent, config.evaluation), agent.observation_dim)
+    _, state_bytes = action_cost(actor_of(trained, config.evaluation), agent.observation_dim)
     return Measurements(
         step=trained.step,
         targets=(),

@@ -23,8 +23,7 @@ from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
-from decision_rnn.evaluation.target_error import spread_targets
-from decision_rnn.evaluation.targets import capped_as_best, paper_returns
+from decision_rnn.evaluation.targets import capped_as_best, paper_returns, spread_targets
 from decision_rnn.training.checkpoint import changes_since, load_agent
 from decision_rnn.training.prepare import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, checkpoints_of, read_metrics

@@ -15,19 +15,21 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.comparison.record import ComparedDataset, Record, Target, Trial
-from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets, improvement_p_value
 from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import (
     LEVEL,
     SeedDifference,
     SeedScores,
+    aggregate_scores,
+    compare_over_datasets,
     compare_variants,
     holm,
+    improvement_p_value,
     success_episodes,
     summarise_seeds,
+    target_error,
 )
 from decision_rnn.evaluation.tables import format_number
-from decision_rnn.evaluation.target_error import target_error
 from decision_rnn.utils.parsing import AUTO, format_target
 
 HELD_OUT = {"loss": "held-out loss", "squared_error": "held-out squared error"}
@@ -103,9 +105,7 @@ class Measure:
             return {}
         mean = fmean(self.values[reference])
         complete = {label: values for label, values in self.values.items() if label not in self.failed}
-        tested = (
-            compare_variants(complete, reference, self.lower_is_better, self.episodes) if reference in complete else {}
-        )
+        tested = compare_variants(complete, reference, self.episodes) if reference in complete else {}
         untested = {label: SeedDifference(fmean(values) - mean) for label, values in self.values.items()}
         return {label: tested.get(label, untested[label]) for label in untested if label != reference}
 

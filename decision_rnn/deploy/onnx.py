@@ -31,7 +31,7 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import check_conditioned, check_limited, default_return
+from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, missing_package, one_line
 from decision_rnn.utils.files import new_file
@@ -89,9 +89,7 @@ def export_onnx(
     except ModuleNotFoundError as error:
         raise missing_package("an export", error, "onnx") from None
     if target_return is not None:
-        check_conditioned(trained.config)
-    if target_return == AUTO:
-        check_limited(trained.config.condition_options)
+        check_target(trained.config, target_return)
     agent = copy.deepcopy(trained.agent).cpu().eval()
     description = describe(trained, target_return, results, weights)
     data = _exported(agent, description, trained.config.condition_options.name)

@@ -63,7 +63,7 @@ def package(
     folder = Path("packages", label) if output is None else Path(output)
     check_destination(folder)
     run_folder = run_of(checkpoint)
-    results = [] if run_folder is None else results_of(run_folder, trained)
+    results = [] if run_folder is None else [*results_of(run_folder, trained.config, trained.provenance, trained.step)]
     with new_directory(folder) as new:
         missing = write_package(new, trained, results, name or folder.name, browser=browser)
     return folder, missing

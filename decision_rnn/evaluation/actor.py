@@ -1,56 +1,156 @@
-"""The interface through which a rollout uses an agent."""
+"""An agent in a loop, that of a rollout or your own: one environment or many, NumPy in and out, resets at any time."""
 
 import copy
-from dataclasses import dataclass
-from typing import Protocol
+import sys
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import gymnasium
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.deploy.acting import ActingLoop
+from decision_rnn.evaluation.targets import check_target, default_return
+from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.training.configuration import evaluation_settings
 
 
-class Actor(Protocol):
-    """Acts in a batch of environments, one step at a time.
+class EnvironmentActor(ActingLoop[ActingState]):
+    """The agent for your own loop; `run.actor(target_return)` makes one.
 
-    Its observations and actions are rows of numbers, as `layouts.Layout` makes them.
-    """
+    It carries the agent's memory between calls. One environment: observations (O,), rewards a number, actions (A,)
+    float32. Many: pass the vector environment, or the number of environments; then observations are (num_envs, O),
+    rewards (num_envs,), actions (num_envs, A). Pass the unnormalised reward of every previous action: it updates the
+    return-to-go. On the same observations and rewards it acts as `evaluate` does.
 
-    def initial_state(self, target: Tensor) -> ActingState:
-        """The state before the first step, for targets (batch,)."""
-
-    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor | None]:
-        """Choose an action for every environment of a batch.
-
-        Args:
-            observation: (batch, observation_dim).
-            reward: (batch,), the reward of the previous action; ignored on the first step of an episode.
-            state: From `initial_state` or the previous call, or a selection of its rows.
-
-        Returns:
-            Actions, (batch, action_dim), the state to pass to the next call, and the condition's values, (batch, size),
-            if they are known.
-        """
-
-
-class RecurrentActor:
-    """Acts with a state that is carried over the episode.
+    Pass `done`, the third argument, or call `reset` when episodes have ended. A vector environment resets its
+    environments itself, and `done` is `terminated | truncated` as its `step` returned them. With Gymnasium's default,
+    `AutoresetMode.NEXT_STEP`, the observation returned with it is the episode's last one, the action for it is not
+    executed, and the next observation is the first of the new episode. In the other modes, and for one environment that
+    has been reset, the observation passed with a true `done` is that first one. The mode is read from `env`.
 
     Args:
-        agent: From `prepare_to_act`.
-        sample: Whether actions are sampled.
+        trained: The agent, such as `load_agent` returns.
+        target_return: The target return of every episode, or one for each environment, (num_envs,); if left out, the
+            first of the run's evaluation. An agent trained by cloning takes none.
+        env: The environment to act in, for its number of environments and how they are reset.
+        num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
+        inference: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
+        window: Steps in that window, if `inference` is `window`; the run's setting if left out.
+
+    Attributes:
+        condition_values: (num_envs, size), what the agent saw of its condition at the last step, such as its limited
+            return-to-go; None before.
+
+    Raises:
+        InputError: If the environment's sizes are not the agent's, or a value is invalid.
+
+    Example:
+        >>> env = gymnasium.make("MountainCarContinuous-v0")
+        >>> actor = run.actor(target_return=90)
+        >>> actor.reset()
+        >>> observation, _ = env.reset(seed=1)
+        >>> reward, done = 0.0, False
+        >>> while not done:
+        ...     action = actor(observation, reward)
+        ...     observation, reward, terminated, truncated, _ = env.step(action)
+        ...     done = terminated or truncated
+
+        >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=3)
+        >>> actor = run.actor(target_return=[90, 50, 0], env=envs)
+        >>> observation, _ = envs.reset(seed=1)
+        >>> reward, done = np.zeros(3), np.zeros(3, bool)
+        >>> for _ in range(100):
+        ...     action = actor(observation, reward, done)
+        ...     observation, reward, terminated, truncated, _ = envs.step(action)
+        ...     done = terminated | truncated
+        >>> action.shape
+        (3, 1)
     """
 
-    def __init__(self, agent: DecisionAgent, sample: bool = False) -> None:
-        self.agent, self.sample = agent, sample
+    def __init__(
+        self,
+        trained: TrainedAgent,
+        target_return: ArrayLike | None = None,
+        *,
+        env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
+        num_envs: int | None = None,
+        inference: Literal["recurrent", "window"] | None = None,
+        window: int | None = None,
+    ) -> None:
+        config, agent = trained.config, trained.agent
+        settings = evaluation_settings(config.evaluation, inference=inference, window=window)
+        agent.check_acting(settings.actions, settings.inference)
+        self._config, self._agent = config, prepare_to_act(agent)
+        self._window, self._sample = window_of(settings), settings.actions == "sampled"
+        self.condition_values: Tensor | None = None
+        self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
+        # An agent with an observation mask knows only the minimum size of an observation.
+        self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
+        self.limited = config.condition_options.limited
+        super().__init__(default_return(config, trained.provenance) or 0.0, env, num_envs)
+        if target_return is not None:
+            self.reset(target_return)
 
-    def initial_state(self, target: Tensor) -> ActingState:
-        return self.agent.initial_state(target)
+    def reset(self, target_return: ArrayLike | None = None, done: ArrayLike | None = None) -> None:
+        """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning."""
+        if target_return is not None:
+            check_target(self._config)
+        super().reset(target_return, done)
 
-    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor]:
-        return self.agent.act(observation, reward, state, self.sample)
+    @torch.inference_mode()
+    def initial_state(self, environments: int) -> ActingState:
+        """The state before an episode's first step."""
+        return self._initial_state(torch.zeros(environments))
+
+    @torch.inference_mode()
+    def step(
+        self,
+        observation: np.ndarray,
+        reward: np.ndarray,
+        reset: np.ndarray,
+        target_return: np.ndarray,
+        state: ActingState,
+    ) -> tuple[np.ndarray, ActingState]:
+        """One step of the agent, without the state that is kept between calls; see `ActingLoop.step`."""
+        if reset.any():
+            state = state.reset(self._initial_state(torch.tensor(target_return)), torch.tensor(reset))
+        inputs = torch.tensor(observation), torch.tensor(reward), state
+        if self._window is None:
+            action, state, self.condition_values = self._agent.act(*inputs, self._sample)
+        else:
+            action, state, self.condition_values = self._act_by_window(*inputs, self._window)
+        return action.numpy(), state
+
+    def _initial_state(self, target: Tensor) -> ActingState:
+        """The state for targets (batch,); for a window its memory is the agent's inputs, each (batch, window, size)."""
+        state = self._agent.initial_state(target)
+        if self._window is None:
+            return state
+        sizes = (self._agent.condition.size, self._agent.observation_dim, self._agent.action_dim)
+        memory = (state.previous_action.new_zeros(len(target), self._window, size) for size in sizes)
+        return state._replace(memory=tuple(memory))
+
+    def _act_by_window(
+        self, observation: Tensor, reward: Tensor, state: ActingState, window: int
+    ) -> tuple[Tensor, ActingState, Tensor]:
+        """Re-run the last steps from the initial state: the Decision Transformer's protocol."""
+        value, condition = self._agent.condition.step(state.condition, reward, state.timestep == 0)
+        newest = value, observation[:, : self._agent.observation_dim], state.previous_action
+        memory = [torch.cat([old[:, 1:], new[:, None]], 1) for old, new in zip(state.memory, newest, strict=True)]
+        steps = min(int(state.timestep.max()) + 1, window)
+        # A row's steps before its episode have timestep 0, which is a reset: what is before it has no effect.
+        timesteps = (state.timestep[:, None] - torch.arange(steps - 1, -1, -1)).clamp_min(0)
+        values, observations, previous_actions = (inputs[:, -steps:] for inputs in memory)
+        inputs = values, observations, previous_actions, timesteps, timesteps == 0
+        actions, _, values = self._agent.predict(*inputs, sample=self._sample)
+        action = actions[:, -1]
+        return action, ActingState(condition, action, state.timestep + 1, tuple(memory)), values[:, -1]
 
 
 @torch.no_grad()
@@ -72,68 +172,26 @@ def window_of(settings: EvaluationConfig) -> int | None:
 
 
 def describe_acting(window: int | None, actions: str = "greedy") -> str:
-    """Describe in a few words whether an agent carries its state or re-runs a window of steps, and whether it samples
-    its actions."""
+    """Whether an agent carries its state or re-runs a window of steps, and whether it samples its actions."""
     state = "carried state" if window is None else f"window of {window}"
     return f"{state}, sampled actions" if actions == "sampled" else state
 
 
-class WindowActor:
-    """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
-
-    The memory of its state is the agent's inputs in these steps, (batch, window, ...): the condition's values,
-    observations and previous actions.
-    """
-
-    def __init__(self, agent: DecisionAgent, window: int, sample: bool = False) -> None:
-        self.agent, self.window, self.sample = agent, window, sample
-
-    def initial_state(self, target: Tensor) -> ActingState:
-        state = self.agent.initial_state(target)
-        sizes = (self.agent.condition.size, self.agent.observation_dim, self.agent.action_dim)
-        memory = (state.previous_action.new_zeros(len(target), self.window, size) for size in sizes)
-        return state._replace(memory=tuple(memory))
-
-    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor]:
-        value, condition = self.agent.condition.step(state.condition, reward, state.timestep == 0)
-        newest = value, observation[:, : self.agent.observation_dim], state.previous_action
-        window = [torch.cat([old[:, 1:], new[:, None]], 1) for old, new in zip(state.memory, newest, strict=True)]
-        steps = min(int(state.timestep.max()) + 1, self.window)
-        # A row's steps before its episode have timestep 0, which is a reset: what is before it has no effect.
-        ago = torch.arange(steps - 1, -1, -1, device=state.timestep.device)
-        timesteps = (state.timestep[:, None] - ago).clamp_min(0)
-        values, observations, previous_actions = (part[:, -steps:] for part in window)
-        actions, _, values = self.agent.predict(
-            values, observations, previous_actions, timesteps, timesteps == 0, sample=self.sample
-        )
-        action = actions[:, -1]
-        return action, ActingState(condition, action, state.timestep + 1, tuple(window)), values[:, -1]
-
-
-def actor_of(agent: DecisionAgent, settings: EvaluationConfig) -> RecurrentActor | WindowActor:
-    """A copy of the agent, ready to act as the settings say: with a carried state or a window of steps, greedily or by
-    samples. InputError if its objective cannot act so."""
-    agent.check_acting(settings.actions, settings.inference)
-    agent, window, sample = prepare_to_act(agent), window_of(settings), settings.actions == "sampled"
-    return RecurrentActor(agent, sample) if window is None else WindowActor(agent, window, sample)
-
-
 @dataclass(frozen=True)
 class EvaluatedPolicy:
-    """An actor with what its Result reports of it; the other attributes are described there.
+    """An exported policy, and what its file says of the agent: see `TrainedAgent` and `Measurements`."""
 
-    Attributes:
-        actor: In evaluation mode, on the CPU; it carries its state or re-runs a window, as the settings say.
-        provenance: The data it was trained on.
-        seconds: Wall time of its training.
-        cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
-    """
-
-    actor: Actor
+    actor: ActingLoop[Any]
     config: RunConfig
     provenance: DatasetSpec
     step: int
     seconds: float
     parameters: int
     backbone_parameters: int
-    cost: tuple[float, int] | None = None
+
+
+def actor_of(trained: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig) -> ActingLoop[Any]:
+    """An exported policy's actor, or a copy of an agent, ready to act as the settings say."""
+    if isinstance(trained, EvaluatedPolicy):
+        return trained.actor
+    return EnvironmentActor(replace(trained, config=replace(trained.config, evaluation=settings)))

@@ -7,20 +7,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
-from typing import Protocol as Interface
+from typing import Any
 
 import numpy as np
-import torch
 
+from decision_rnn.agent import ActingState
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.spaces import layouts_of
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.registry import environment_spaces
 from decision_rnn.environments.settings import check_environment
-from decision_rnn.evaluation.actor import Actor, EvaluatedPolicy, actor_of
+from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.metrics import metrics_named
+from decision_rnn.evaluation.policies import load_subject
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import (
     PACKAGES,
@@ -31,16 +32,15 @@ from decision_rnn.evaluation.results import (
     stored_result,
     write_result,
 )
-from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
-from decision_rnn.evaluation.subjects import load_subject
-from decision_rnn.evaluation.targets import asked_returns, capped_as_best, check_conditioned
+from decision_rnn.evaluation.rollout import one_thread, rollout
+from decision_rnn.evaluation.targets import capped_as_best, check_target, evaluated_returns
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.training.configuration import evaluation_settings
 from decision_rnn.training.run_folder import write_scores
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
-from decision_rnn.utils.messages import counted, quiet
+from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import check_plugins, import_plugins
 from decision_rnn.utils.workers import default_processes, jobs_at_a_time
@@ -49,59 +49,32 @@ TIMED_ACTIONS = 200
 """Number of consecutive actions whose median time is reported."""
 
 
-class RunFolder(Interface):
-    """A run: its folder, and the agent of its last checkpoint."""
-
-    @property
-    def folder(self) -> Path: ...
-
-    @property
-    def agent(self) -> TrainedAgent: ...
-
-
 def evaluate(
-    agent: TrainedAgent | EvaluatedPolicy | RunFolder | str | Path,
+    agent: Any,
     target_returns: float | str | Sequence[float | str] | None = None,
     *,
-    episodes: int | None = None,
-    inference: Literal["recurrent", "window"] | None = None,
-    window: int | None = None,
-    actions: Literal["greedy", "sampled"] | None = None,
-    seed: int | None = None,
-    max_episode_steps: int | None = None,
-    environment_id: str | None = None,
-    metrics: Sequence[str] | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
+    **settings: Any,
 ) -> Result:
     """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
 
-    Every episode has its own environment and seed; the result is the same for any number of processes. Arguments that
-    are left out take the run's settings. The result of a run, or of one of its checkpoints, is also written to its
-    folder.
+    Every episode has its own environment and seed; the result is the same for any number of processes. The result of a
+    run, or of one of its checkpoints, is also written to its folder.
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
         target_returns: Undiscounted sums of the environment's rewards, or `auto` for the limit of what the agent sees;
             if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
             the paper's and the best return in the data. An agent trained by cloning takes none.
-        episodes: The number of episodes to play for each target.
-        inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
-            action, the Decision Transformer's protocol.
-        window: Steps in that window, if `inference` is `window`.
-        actions: `greedy` for the most probable discrete action or mode of `gmm`, and the flow from zero of
-            `flow_matching`, or `sampled` to draw it with its probability.
-        seed: Episode i of every target starts with the environment's reset(seed + i).
-        max_episode_steps: Largest number of steps of an episode.
-        environment_id: The environment to play in, if not the data's: one with the same observations and actions.
-        metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
-            registered by `register_metric`.
         output: A folder to write the result to, instead of the run's.
         processes: The number of processes; one per core if left out.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
+        **settings: Options of `EvaluationConfig`, such as `episodes`, `inference`, `seed` or `metrics`, instead of the
+            run's.
 
     Returns:
         The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
@@ -123,35 +96,24 @@ def evaluate(
     """
     import_plugins(plugins)
     processes = convert(processes, PositiveInt | None, "processes")
-    policy: TrainedAgent | EvaluatedPolicy
-    folder: Path | None = None
     if isinstance(agent, str | Path):
         policy, folder = load_subject(agent)
     elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
-        policy = agent
-    else:
+        policy, folder = agent, None
+    else:  # a run, whose class imports this module
         policy, folder = agent.agent, agent.folder
-    if isinstance(policy, EvaluatedPolicy) and (inference == "window" or actions == "sampled"):
-        raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
     if target_returns is not None:
-        check_conditioned(policy.config)
-    settings = evaluation_settings(
-        policy.config.evaluation,
-        target_returns=target_returns,
-        episodes=episodes,
-        inference=inference,
-        window=window,
-        actions=actions,
-        seed=seed,
-        max_episode_steps=max_episode_steps,
-        environment_id=environment_id,
-        metrics=metrics,
-    )
+        check_target(policy.config)
+    configured, episodes = policy.config.evaluation, convert(settings.get("episodes"), PositiveInt | None, "episodes")
+    settings["episodes"] = episodes or configured.episodes or EvaluationConfig().episodes  # 0: none after training
+    chosen = evaluation_settings(configured, target_returns=target_returns, **settings)
+    if isinstance(policy, EvaluatedPolicy) and (chosen.inference, chosen.actions) != ("recurrent", "greedy"):
+        raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
     folder = folder if output is None else Path(output)
     if folder is not None:
         check_folder(folder / "results")
     with quiet(not progress):
-        result = score(policy, settings, processes)
+        result = score(policy, chosen, processes)
     if folder is not None:
         write_result(folder, result)
         if (folder / "config.yaml").is_file():  # a run's
@@ -171,102 +133,92 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         processes: Number of processes; if left out, one for every core that this process may use.
 
     Raises:
-        InputError: If `settings.episodes` is 0, a metric is unknown, or the run needs modules that have not been
-            imported.
+        InputError: If a metric is unknown, or the run needs modules that have not been imported.
         EnvironmentFailure: If a process dies.
     """
-    environment_id = evaluation_environment(settings, policy.provenance)  # first: it may be why episodes are 0
-    if settings.episodes == 0:
-        raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
+    config, metrics = policy.config, metrics_named(settings.metrics)
+    environment_id = evaluation_environment(settings, policy.provenance)
+    actor, cost = actor_of(policy, settings), None
     if isinstance(policy, TrainedAgent):
-        check_plugins(policy.config.plugins, f"this run of {policy.provenance.name}")
-        agent, actor = policy.agent, actor_of(policy.agent, settings)
-        counts = count_parameters(agent), count_parameters(agent.backbone)
-        cost = action_cost(actor, agent.observation_dim)
-        policy = EvaluatedPolicy(actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost)
-    metrics = metrics_named(settings.metrics)
-    config = policy.config
+        check_plugins(config.plugins, f"this run of {policy.provenance.name}")
+        parameters = count_parameters(policy.agent), count_parameters(policy.agent.backbone)
+        cost = action_cost(actor, policy.agent.observation_dim)
+    else:
+        parameters = policy.parameters, policy.backbone_parameters
     dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
     played = rollout(
-        policy.actor,
+        actor,
         environment_id,
         [target or 0.0 for target in protocol.target_returns],  # behaviour cloning has no target and ignores it
         protocol.episodes,
         protocol.seed,
-        default_processes() if processes is None else processes,
+        processes or default_processes(),
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
-        *step_limits(settings, dataset),
+        step_limits(settings, dataset),
         tuple(metrics.values()),
     )
     seconds = time.perf_counter() - begun
-    microseconds, state_bytes = policy.cost or (None, None)
+    targets = zip(protocol.target_returns, played, strict=True)
     return Result(
         config=config,
         dataset=dataset,
         step=policy.step,
         protocol=protocol,
-        targets=tuple(
-            _target_result(config, dataset, protocol, target, episodes)
-            for target, episodes in zip(protocol.target_returns, played, strict=True)
-        ),
-        remarks=remarks(config, dataset, protocol, played),
+        targets=tuple(_target_result(config, dataset, protocol, target, episodes) for target, episodes in targets),
+        remarks=tuple(remarks(config, dataset, protocol, played)),
         training_seconds=round(policy.seconds, 1),
-        parameters=policy.parameters,
-        backbone_parameters=policy.backbone_parameters,
-        environment_steps=int(sum(episodes.lengths.sum() for episodes in played)),
+        parameters=parameters[0],
+        backbone_parameters=parameters[1],
+        environment_steps=int(played["length"].sum()),
         evaluation_seconds=round(seconds, 2),
         commit=commit(),
         versions=versions(PACKAGES),
         hardware=hardware(),
-        action_microseconds=microseconds and round(microseconds, 1),
-        state_bytes=state_bytes,
+        action_microseconds=cost and round(cost[0], 1),
+        state_bytes=cost and cost[1],
         jobs=jobs_at_a_time(),
     )
 
 
 def _target_result(
-    config: RunConfig, dataset: DatasetSpec, protocol: Protocol, target: float | None, episodes: RolloutResult
+    config: RunConfig, dataset: DatasetSpec, protocol: Protocol, target: float | None, episodes: np.ndarray
 ) -> TargetResult:
-    scores = dataset.normalised(episodes.returns)
-    if not np.isfinite(scores).all():
-        raise InputError(
-            f"episodes of {dataset.environment_id} have returns that are not finite and have no score: check the "
-            "agent's weights and the environment"
-        )
+    returns, lengths = episodes["return"], episodes["length"]
+    scores = dataset.normalised(returns)
     # Three decimals, or more where rewards are small, so that no episode's score moves by a thousandth of a point.
     decimals = max(3, math.ceil(5 - math.log10(abs(dataset.reference_max - dataset.reference_min))))
     tasks = dataset.tasks if protocol.environment_id is None and len(scores) >= dataset.tasks else 1
     task_of = (protocol.seed + np.arange(len(scores))) % tasks
+    known = not np.isnan(episodes["return_to_go"]).any()
     return TargetResult(
         target_return=target,
         in_range=dataset.contains(target) if config.takes_return else None,
-        return_mean=float(episodes.returns.mean()),
-        return_sd=float(episodes.returns.std()),
+        return_mean=float(returns.mean()),
+        return_sd=float(returns.std()),
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
-        length_mean=float(episodes.lengths.mean()),
-        initial_return_to_go=None if episodes.asked is None else float(episodes.asked.mean()),
-        limited=None if episodes.limited is None else float(episodes.limited.sum() / episodes.lengths.sum()),
+        length_mean=float(lengths.mean()),
+        initial_return_to_go=float(episodes["return_to_go"].mean()) if known else None,
+        limited=float(episodes["limited"].sum() / lengths.sum()) if known else None,
         task_scores=tuple(float(scores[task_of == task].mean()) for task in range(tasks)) if tasks > 1 else (),
-        returns=tuple(round(float(value), decimals) for value in episodes.returns),
+        returns=tuple(round(float(value), decimals) for value in returns),
         metrics={
             name: MetricResult(mean=float(values.mean()), sd=float(values.std()), values=tuple(values.tolist()))
-            for name, values in episodes.metrics.items()
+            for name, values in ((name, episodes[name]) for name in protocol.metrics)
         },
     )
 
 
-def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
-    """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last."""
-    observation, reward = torch.zeros(1, observation_dim), torch.zeros(1)
-    times = []
-    with one_thread(), torch.inference_mode():
-        state = actor.initial_state(torch.ones(1))
+def action_cost(actor: ActingLoop[ActingState], observation_dim: int) -> tuple[float, int]:
+    """Median microseconds of one step in one environment, on one thread, and the bytes of state after the last."""
+    inputs = np.zeros((1, observation_dim), np.float32), np.zeros(1, np.float32), np.zeros(1, bool), np.ones(1, "f4")
+    state, times = actor.initial_state(1), []
+    with one_thread():
         for _ in range(TIMED_ACTIONS):
             begun = time.perf_counter()
-            _, state, _ = actor.act(observation, reward, state)
+            _, state = actor.step(*inputs, state)
             times.append(time.perf_counter() - begun)
     return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())
 
@@ -278,18 +230,15 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
     """
     if settings.environment_id is None:
         environment_id = check_environment(data.environment_id, data.requirements, data.environment_settings)
-        remedy = "register the environment of its data, or train on new ones"
     else:
         environment_id = check_environment(settings.environment_id)
-        remedy = "choose an evaluation.environment_id with those of the data"
-    spaces = data.observation_space, data.action_space
-    trained, here = layouts_of(spaces, data.name), layouts_of(environment_spaces(environment_id), environment_id)
-    sizes = ([layout and layout.size for layout in layouts] for layouts in (trained, here))
-    for kind, size, now in zip(("observations", "actions"), *sizes, strict=True):
-        if size not in (None, now):
+    spaces = (data.observation_space, data.action_space), environment_spaces(environment_id)
+    for kind, *pair in zip(("observations", "actions"), *spaces, strict=True):
+        trained, other = (Layout.of_space(space, kind).size for space in pair)
+        if trained != other:
             raise InputError(
-                f"the agent was trained on {kind} of {counted(size, 'number')}, and {environment_id} as it is "
-                f"registered here has {now}: {remedy}"
+                f"the agent was trained on {kind} of size {trained}, and {environment_id} as it is registered here has "
+                f"{other}: choose an evaluation.environment_id with those of the data"
             )
     return environment_id
 
@@ -325,6 +274,6 @@ def checkpoint_settings(config: RunConfig, data: DatasetSpec) -> EvaluationConfi
     """How every checkpoint of a run is evaluated: with `evaluation.checkpoint_episodes`, at the first target return of
     the run and, unless it is capped to the same, at the best in the data."""
     settings = config.evaluation
-    first = asked_returns(settings, data, config)[0]
+    first = evaluated_returns(settings, data, config)[0]
     targets = (first,) if capped_as_best(first, data, config) else tuple(dict.fromkeys((first, data.return_max)))
     return replace(settings, episodes=settings.checkpoint_episodes, target_returns=targets)

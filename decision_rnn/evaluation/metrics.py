@@ -1,21 +1,12 @@
 """Metrics of the episodes of an evaluation, besides their return: `success`, and those of the user's own modules."""
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
 from decision_rnn.utils.errors import InputError, did_you_mean
-
-NAME = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
-TAKEN = {
-    *("variant", "dataset", "seed", "seeds", "control", "target_return", "roles", "in_range", "episode", "return"),
-    *("score", "length", "low", "high", "spread", "reference", "difference", "difference_low", "difference_high"),
-    *("p_value", "significant", "failed"),
-}
-"""Names of other columns in the tables of a comparison."""
 
 
 class Metric(ABC):
@@ -33,7 +24,7 @@ class Metric(ABC):
     def step(
         self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> float:
-        """The value of the episode so far; that after the last step is the episode's.
+        """The value of the episode so far; that after the last step is the episode's, and must be finite.
 
         Called after every step of the environment with the action that it took and with what it returned; `truncated`
         is also true where the evaluation cuts the episode.
@@ -47,18 +38,8 @@ MetricClass = TypeVar("MetricClass", bound=type[Metric])
 
 
 def register_metric(metric: MetricClass) -> MetricClass:
-    """Class decorator: register a metric under its `name`, for `evaluation.metrics`.
-
-    Raises:
-        ValueError: If its name is not a word, or is taken.
-    """
-    name = getattr(metric, "name", None)
-    if not isinstance(name, str) or not NAME.fullmatch(name) or name in TAKEN or name in METRICS:
-        raise ValueError(
-            f"metric {metric.__name__} has the name {name!r}: it must be a word that is not taken; registered are "
-            f"{', '.join(METRICS)}, and columns of tables are {', '.join(sorted(TAKEN))}"
-        )
-    METRICS[name] = metric
+    """Class decorator: register a metric under its `name`, for `evaluation.metrics`, in place of any other."""
+    METRICS[metric.name] = metric
     return metric
 
 
@@ -73,35 +54,18 @@ def metrics_named(names: Iterable[str]) -> dict[str, type[Metric]]:
     return {name: METRICS[name] for name in names}
 
 
-def value_after(metric: Metric, *step: Any) -> float:
-    """The value of a metric after a step; InputError if it is not a finite number."""
-    found = metric.step(*step)
-    try:
-        value = float(found)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"the metric {metric.name} returned {found!r:.100}: it must return a finite number")
-    return value
-
-
 @register_metric
 class Success(Metric):
     """1 if the environment says at the episode's last step that it succeeded, in `info["success"]` or
-    `info["is_success"]`, else 0."""
+    `info["is_success"]`, else 0; NaN, which is refused, if it does not say."""
 
     name = "success"
 
     def step(
         self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> float:
-        said = [info[key] for key in ("success", "is_success") if key in info]
-        if not said and (terminated or truncated):
-            raise InputError(
-                'the metric success needs info["success"] or info["is_success"] at the last step of an episode, which '
-                "the environment does not give: leave it out of evaluation.metrics, or register a metric of your own"
-            )
-        return said[0] if said else 0.0
+        unknown = math.nan if terminated or truncated else 0.0
+        return info.get("success", info.get("is_success", unknown))
 
 
 @register_metric

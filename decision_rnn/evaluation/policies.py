@@ -1,48 +1,41 @@
-"""An exported policy as an Actor, evaluated by the same rollouts as the agent it was exported from; needs torch."""
+"""What can be evaluated by name: an agent, or the file of an exported policy."""
 
+import sys
 from dataclasses import fields, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from decision_rnn.agent import ActingState, ConditionConfig, ObjectiveConfig
+from decision_rnn.agent import ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.deploy.runtime import Policy
+from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.metrics import METRICS
-from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.records import read_record
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent
+from decision_rnn.training.run_folder import plugins_of, run_of
+from decision_rnn.utils.errors import missing_package
+from decision_rnn.utils.messages import tell, typed
+from decision_rnn.utils.records import damaged, read_record
 
 
-class PolicyActor:
-    """Acts by an exported policy.
+def find_subject(name: str | Path) -> Path:
+    """The file of an exported policy, or the folder of an agent; of a package whose plugins are not imported, its
+    exported policy, which needs none."""
+    if Path(name).suffix == ".onnx":
+        return Path(name)
+    folder = find_agent(name)
+    missing = [plugin for plugin in plugins_of(folder) if plugin not in sys.modules]
+    if missing and (folder / ONNX).is_file():
+        tell(f"{folder / ONNX} acts for the agent, which needs {typed('--plugins', ','.join(missing))}")
+        return folder / ONNX
+    return folder
 
-    In its state the condition is the target returns, (batch,), and the memory the policy's state. An actor can be
-    pickled: every process creates its own session.
-    """
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def initial_state(self, target: Tensor) -> ActingState:
-        batch = len(target)
-        memory = tuple(map(torch.from_numpy, self.policy.initial_state(batch)))
-        action = torch.zeros(batch, self.policy.action_layout.size)
-        return ActingState((target.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
-
-    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, None]:
-        timestep = state.timestep
-        memory = [part.numpy() for part in state.memory]
-        (target,) = state.condition
-        played, after = self.policy.step(
-            observation.numpy(), reward.numpy(), (timestep == 0).numpy(), target.numpy(), memory
-        )
-        action = torch.from_numpy(played)
-        return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after))), None
+def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
+    """The agent or exported policy that `find_subject` finds, and its run's folder if there is one here."""
+    path = find_subject(name)
+    return (load_policy(path), None) if path.suffix == ".onnx" else (load_agent(path), run_of(path))
 
 
 def load_policy(path: Path) -> EvaluatedPolicy:
@@ -51,26 +44,24 @@ def load_policy(path: Path) -> EvaluatedPolicy:
     The file contains what its layers compute: the plugins that define them need not be imported.
 
     Raises:
-        InputError: If the file cannot be used.
+        InputError: If the file cannot be used, or the extra `onnx` is missing.
     """
+    try:
+        from decision_rnn.deploy.runtime import Policy
+    except ModuleNotFoundError as error:
+        raise missing_package(path, error, "onnx") from None
     policy = Policy.load(path)
     try:
-        training = policy.metadata["training"]
-        conditioned = policy.metadata["target_return"]["conditioned"]
+        training, conditioned = policy.metadata["training"], policy.metadata["target_return"]["conditioned"]
         config = _saved_config(training["config"], str(path), conditioned)
         provenance = read_record(training["provenance"], DatasetSpec)
-        numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
-    except InputError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
-        ) from None
+        numbers = [training[key] for key in ("step", "seconds", "parameters", "backbone_parameters")]
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(path, error, "export it again") from None
     # A policy can only carry its state and act greedily, however its agent was evaluated; known metrics measure it.
     metrics = tuple(name for name in config.evaluation.metrics if name in METRICS)
     settings = replace(config.evaluation, inference="recurrent", actions="greedy", metrics=metrics)
-    config = replace(config, evaluation=settings)
-    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers)
+    return EvaluatedPolicy(policy, replace(config, evaluation=settings), provenance, *numbers)
 
 
 def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunConfig:

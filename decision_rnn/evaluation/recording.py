@@ -16,7 +16,7 @@ from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.playing import Act, play, step_limit, take
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.environments.settings import describe_alteration, settings_of
-from decision_rnn.evaluation.environment_actor import EnvironmentActor
+from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.run import Run
 from decision_rnn.utils.errors import InputError
@@ -27,7 +27,7 @@ from decision_rnn.utils.plugins import import_plugins
 
 
 def record(
-    policy: Callable[[Any], Any] | Run | TrainedAgent | str | Path,
+    policy: Callable[[Any], Any] | ActingLoop[Any] | Run | TrainedAgent | str | Path,
     environment: str | gymnasium.Env,
     name: str,
     *,
@@ -48,8 +48,8 @@ def record(
 
     Args:
         policy: A function from an observation to an action, as the environment has them; `random` for actions drawn
-            from its action space; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
-            written unchanged.
+            from its action space; or an agent: a run, an actor, a result of `load_agent`, or a name that it accepts.
+            Actions are written unchanged.
         environment: A registered Gymnasium id; or an environment, which stays open. What is written is what was
             stepped, with all wrappers and in its spaces. An agent trained on the data is evaluated in the registered
             environment: if wrappers or arguments make this one different, or if it was not made by an id, a warning
@@ -82,8 +82,7 @@ def record(
         >>> dataset.name, dataset.store.num_episodes
         ('local/push', 3)
     """
-    episodes = convert(episodes, PositiveInt | None, "episodes")
-    steps = convert(steps, PositiveInt | None, "steps")
+    episodes, steps = convert(episodes, PositiveInt | None, "episodes"), convert(steps, PositiveInt | None, "steps")
     if (episodes is None) == (steps is None):
         raise InputError(f"episodes is {episodes} and steps {steps}: give one of them")
     seed = convert(seed, NonNegativeInt, "seed")
@@ -93,12 +92,14 @@ def record(
         stack.enter_context(quiet(not progress))
         if isinstance(environment, str):
             environment = stack.enter_context(contextlib.closing(make_environment(environment)))
-        if not isinstance(environment, gymnasium.Env):
-            raise InputError(
-                f"{type(environment).__name__} is not an environment: give a Gymnasium id or a gymnasium.Env"
-            )
         spec = environment.spec
-        _warn_of_alterations(environment, name)
+        settings = None if spec is None else settings_of(spec)
+        if altered := "no id" if spec is None else describe_alteration(spec.id, settings):
+            warn(
+                f"agents trained on {name} are not evaluated in {spec.id if spec else environment}, since it has "
+                f"{altered} here: register a function that makes it (gymnasium.register) and record in that, or train "
+                "with evaluation.episodes 0"
+            )
         if append and SOURCES["local"].folder(name).is_dir():
             seed += open_dataset(name).store.num_episodes
         act = _acting(policy, environment, target_return, seed)
@@ -111,81 +112,51 @@ def record(
             name,
             finished,
             None if spec is None else spec.id,
-            environment_settings=None if spec is None else settings_of(spec),
+            environment_settings=settings,
             append=append,
             observation_space=environment.observation_space,
             action_space=environment.action_space,
         )
-    finished.raise_error(store.path)
+    if finished.error is not None:
+        warn(f"the recording broke off: {counted(finished.count, 'finished episode')} written to {store.path}")
+        raise finished.error
     return open_dataset(name)
 
 
-def _warn_of_alterations(environment: gymnasium.Env, name: str) -> None:
-    """Warn if agents trained on data of this environment cannot be evaluated in a registered one."""
-    spec = environment.spec
-    if spec is None:
-        warn(
-            f"{type(environment.unwrapped).__name__} was not made by an id: agents trained on {name} are not "
-            "evaluated, unless you register it (gymnasium.register) and record in what gymnasium.make returns"
-        )
-    elif altered := describe_alteration(spec.id, settings_of(spec)):
-        warn(
-            f"agents trained on {name} are not evaluated in {spec.id} as it is registered, since this one has "
-            f"{altered}: register a function that makes this one under an id of its own and record in that, or train "
-            "with evaluation.episodes 0"
-        )
-
-
 class FinishedEpisodes:
-    """Episodes as they are played, up to the first error or Ctrl-C: those before it are written, then it is raised."""
+    """Episodes as they are played, up to the first error or Ctrl-C, which `error` holds, or which is raised if none is
+    finished."""
 
     def __init__(self, episodes: Iterator[Episode], interruption: Interruption) -> None:
         self.episodes, self.interruption = episodes, interruption
         self.error: BaseException | None = None
-        self.count = self.steps = 0
+        self.count = 0
 
     def __iter__(self) -> Iterator[Episode]:
-        while not self.interruption.requested:
+        while True:
             try:
-                episode = self.interruption.call(partial(next, self.episodes, None))
+                requested = self.interruption.requested
+                episode = None if requested else self.interruption.call(partial(next, self.episodes, None))
+                if self.interruption.requested:
+                    raise KeyboardInterrupt
             except BaseException as error:
                 if not self.count:
                     raise
                 self.error = error
                 return
             if episode is None:
-                break
+                return
             self.count += 1
-            self.steps += len(episode.rewards)
             yield episode
-        if self.interruption.requested and not self.count:
-            raise KeyboardInterrupt
-
-    def raise_error(self, path: Path) -> None:
-        """Raise the error, if there is one, with a sentence on the episodes that were written to `path`."""
-        written = f"{counted(self.count, 'finished episode')} ({counted(self.steps, 'step')}) written to {path}"
-        if isinstance(self.error, InputError):
-            raise InputError(f"{self.error}; {written}") from self.error
-        if self.interruption.requested:
-            raise KeyboardInterrupt(f"interrupted; {written}") from None
-        if self.error is not None:
-            warn(written)
-            raise self.error
 
 
 def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: int) -> Act:
     """The policy as a function of observation, previous reward and whether an episode begins."""
-    if isinstance(policy, str | Path | Run) and policy != "random":
-        policy = policy.agent if isinstance(policy, Run) else load_agent(policy)
-    if isinstance(policy, TrainedAgent):
-        return EnvironmentActor(policy, target_return, env=environment)
-    if target_return is not None:
-        raise InputError("target_return is given but the policy is no agent: leave it out")
     if policy == "random":
         environment.action_space.seed(seed)
         return lambda *_: environment.action_space.sample()
-    if isinstance(policy, ActingLoop) or not callable(policy):  # an actor needs rewards, and is in episodes of its own
-        raise InputError(
-            f"{type(policy).__name__} cannot be recorded: give a function of an observation, a run or an agent"
-        )
-    return lambda observation, *_: policy(observation)
+    if isinstance(policy, str | Path | Run):
+        policy = policy.agent if isinstance(policy, Run) else load_agent(policy)
+    if isinstance(policy, TrainedAgent):
+        policy = EnvironmentActor(policy, target_return, env=environment)
+    return policy if isinstance(policy, ActingLoop) else lambda observation, *_: policy(observation)

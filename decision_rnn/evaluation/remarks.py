@@ -1,6 +1,6 @@
 """Remarks on scores that are easily misread, stored with a result."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,40 +9,46 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.registry import registered
 from decision_rnn.evaluation.results import Protocol
-from decision_rnn.evaluation.rollout import RolloutResult
-from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import AUTO
 
 
-def remarks(
-    config: RunConfig, dataset: DatasetSpec, protocol: Protocol, episodes: Sequence[RolloutResult]
-) -> tuple[str, ...]:
-    """Warnings about the scores of an evaluation."""
-    lines = (
-        *_remark_on_targets(config, dataset, protocol),
-        remark_on_time_limit(dataset, protocol),
-        _remark_on_selection(config),
-        _remark_on_state(config, protocol),
-        _remark_on_cuts(dataset, protocol, episodes),
+def remarks(config: RunConfig, dataset: DatasetSpec, protocol: Protocol, episodes: np.ndarray) -> Iterator[str]:
+    """Warnings about the scores of an evaluation, of which `episodes` is the rollout."""
+    numbers = (
+        [target for target in protocol.target_returns if target not in (None, AUTO)] if config.takes_return else []
     )
-    return tuple(filter(None, lines))
-
-
-def _remark_on_targets(config: RunConfig, dataset: DatasetSpec, protocol: Protocol) -> Iterator[str]:
-    targets = (
-        [target for target in protocol.target_returns if target not in (None, AUTO)] if config.takes_return else ()
-    )
-    above = [target for target in targets if target > dataset.return_max]
-    below = [target for target in targets if target < dataset.return_min]
-    for beyond, end in ((above, f"best {dataset.return_max:g}"), (below, f"worst {dataset.return_min:g}")):
-        if not beyond:
-            continue
-        verb, scores = ("is", "its score measures") if len(beyond) == 1 else ("are", "their scores measure")
-        text = f"{', '.join(f'{target:g}' for target in beyond)} {verb} beyond the data's {end}: {scores} extrapolation"
-        quantile = getattr(config.condition_options, "rtg_quantile", 0.0)
-        if beyond is above and quantile:
-            text += f", though condition.rtg_quantile {quantile:g} limits the return-to-go"
-        yield text
+    ends = {
+        f"best {dataset.return_max:g}": [target for target in numbers if target > dataset.return_max],
+        f"worst {dataset.return_min:g}": [target for target in numbers if target < dataset.return_min],
+    }
+    for end, targets in ends.items():
+        if targets:
+            quantile = getattr(config.condition_options, "rtg_quantile", 0.0) * end.startswith("best")
+            limit = f", though condition.rtg_quantile {quantile:g} limits the return-to-go" if quantile else ""
+            names = ", ".join(f"{target:g}" for target in targets)
+            yield f"scores at {names}, beyond the data's {end}, measure extrapolation{limit}"
+    if difference := remark_on_time_limit(dataset, protocol):
+        yield difference
+    if config.top_fraction < 1 and config.takes_target:
+        yield (
+            f"only the best {config.top_fraction:g} of the episodes were trained on: lower returns, though within the "
+            "data's range, were never seen"
+        )
+    long = memory_exceeds(config.backbone, config.training.context)
+    if long and config.tbptt_segments == 1 and protocol.inference == "recurrent":
+        yield (
+            f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
+            "initial state: carried over whole episodes it may score far below --inference window, and below training "
+            "with --training.tbptt_segments 50"
+        )
+    if episodes["cut"].any():
+        steps = int(episodes["length"][episodes["cut"]].max())
+        longest = protocol.max_episode_steps is None and steps == dataset.longest_episode
+        yield (
+            f"{episodes['cut'].sum()} of {episodes.size} episodes were cut off after {steps:,} steps"
+            f"{' (the longest in the data)' * longest}, so their returns are incomplete: evaluation.max_episode_steps "
+            "sets the limit"
+        )
 
 
 def remark_on_time_limit(dataset: DatasetSpec, evaluation: EvaluationConfig | Protocol) -> str:
@@ -53,40 +59,7 @@ def remark_on_time_limit(dataset: DatasetSpec, evaluation: EvaluationConfig | Pr
     if dataset.time_limit is None or limit == dataset.time_limit:
         return ""
     return (
-        f"the data's episodes were truncated after {counted(dataset.time_limit, 'step')}, those of the evaluation "
-        f"after {limit:,}: their returns are not comparable. Set evaluation.max_episode_steps, or register the "
-        "environment with the data's limit"
-    )
-
-
-def _remark_on_selection(config: RunConfig) -> str:
-    if config.top_fraction == 1 or not config.takes_target:
-        return ""
-    return (
-        f"only the best {config.top_fraction:g} of the episodes were trained on: lower returns, though within the "
-        "data's range, were never seen"
-    )
-
-
-def _remark_on_state(config: RunConfig, protocol: Protocol) -> str:
-    long = memory_exceeds(config.backbone, config.training.context)
-    if not long or config.tbptt_segments != 1 or protocol.inference != "recurrent":
-        return ""
-    return (
-        f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
-        "initial state: carried over whole episodes it may score far below --inference window, and below training with "
-        "--training.tbptt_segments 50"
-    )
-
-
-def _remark_on_cuts(dataset: DatasetSpec, protocol: Protocol, episodes: Sequence[RolloutResult]) -> str:
-    cut, lengths = (np.concatenate([getattr(target, name) for target in episodes]) for name in ("cut", "lengths"))
-    if not cut.any():
-        return ""
-    steps = int(lengths[cut].max())
-    longest = protocol.max_episode_steps is None and steps == dataset.longest_episode
-    source = " (the longest in the data)" if longest else ""
-    return (
-        f"{cut.sum()} of {len(cut)} episodes were cut off after {steps:,} steps{source}, "
-        "so their returns are incomplete: evaluation.max_episode_steps sets the limit"
+        f"the data's episodes were truncated after {dataset.time_limit:,} steps, those of the evaluation after "
+        f"{limit:,}: their returns are not comparable. Set evaluation.max_episode_steps, or register the environment "
+        "with the data's limit"
     )

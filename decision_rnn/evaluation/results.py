@@ -1,4 +1,4 @@
-"""Results: the record of an evaluation, and its file in the run's folder.
+"""Results: the record of an evaluation, its table, and its file in the run's folder.
 
     <run>/results/step-10000-recurrent-100-episodes-1a2b3c4d.json
 
@@ -8,31 +8,29 @@ protocol. Results with different keys have different files, with a hash of the k
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer
+from scipy import stats
 
 from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting, window_of
-from decision_rnn.evaluation.tables import describe_limit, describe_success, describe_tasks, format_result
-from decision_rnn.evaluation.targets import asked_returns
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.evaluation.tables import align, format_number, format_return
+from decision_rnn.evaluation.targets import evaluated_returns
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn
-from decision_rnn.utils.parsing import TargetReturn, format_target
-from decision_rnn.utils.records import read_file
+from decision_rnn.utils.parsing import AUTO, TargetReturn, format_target
+from decision_rnn.utils.records import read_file, to_json
 
-SCHEMA = 4
-"""Version of the file format."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
-REMEDY = "delete it and evaluate the run again"
 SCALE = attrgetter("environment_id", "reference_min", "reference_max")
 """What scores depend on besides the episodes that a fingerprint identifies."""
 
@@ -45,18 +43,11 @@ SavedConfig = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """How an agent was evaluated.
+    """How an agent was evaluated; what is not described here is as in `EvaluationConfig`.
 
     Attributes:
-        inference: `recurrent` to carry the state over the episode, or `window` to re-run the last steps.
         window: Number of steps in the window; None where the state is carried.
-        actions: As in `EvaluationConfig`.
-        episodes: Episodes per target return.
         target_returns: The target returns; (None,) in behaviour cloning.
-        seed: Episode i of every target begins with the environment's reset(seed + i).
-        max_episode_steps: As in `EvaluationConfig`.
-        environment_id: As there.
-        metrics: The names of the metrics.
     """
 
     inference: Literal["recurrent", "window"]
@@ -72,17 +63,11 @@ class Protocol:
     @classmethod
     def from_settings(cls, settings: EvaluationConfig, data: DatasetSpec, config: RunConfig) -> "Protocol":
         """The protocol of an evaluation with these settings, for an agent trained on these data."""
-        return cls(
-            inference=settings.inference,
-            window=window_of(settings),
-            actions=settings.actions,
-            episodes=settings.episodes,
-            target_returns=asked_returns(settings, data, config) if config.takes_target else (None,),
-            seed=settings.seed,
-            max_episode_steps=settings.max_episode_steps,
-            environment_id=settings.environment_id,
-            metrics=tuple(dict.fromkeys(settings.metrics)),
-        )
+        values = {name: getattr(settings, name) for name in cls.__dataclass_fields__}
+        values["window"] = window_of(settings)
+        values["target_returns"] = evaluated_returns(settings, data, config) if config.takes_target else (None,)
+        values["metrics"] = tuple(dict.fromkeys(settings.metrics))
+        return cls(**values)
 
     def __str__(self) -> str:
         return describe_acting(self.window, self.actions)
@@ -99,23 +84,19 @@ class MetricResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetResult:
-    """Returns and scores of the episodes played for one target return.
+    """Returns and scores of the episodes played for one target return, which is None in behaviour cloning.
+
+    Standard deviations are over episodes; lengths are in steps.
 
     Attributes:
-        target_return: The target return; None in behaviour cloning.
-        in_range: Whether it is inside the data's range; None without a target return.
-        return_mean: Mean undiscounted return.
-        return_sd: Its standard deviation over episodes.
-        score_mean: Mean normalised score.
-        score_sd: Its standard deviation over episodes.
-        length_mean: Mean length of the episodes, in steps.
-        returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
+        in_range: Whether the target return is inside the data's range; None without one.
+        returns: Undiscounted return of every episode, rounded to three decimals, more if the reference scores are close
+            together.
         initial_return_to_go: Mean return-to-go that the agent saw at the first step of an episode; None if it sees
             none, and for exported policies.
         limited: Share of the steps in which it was less than the target less the rewards so far, likewise.
         task_scores: Mean normalised score of the episodes of each task, where the environment has several in turn
             (`DatasetSpec.tasks`) and all were played.
-        metrics: The evaluation's metrics, by name.
     """
 
     target_return: TargetReturn | None
@@ -131,25 +112,43 @@ class TargetResult:
     task_scores: tuple[float, ...] = ()
     metrics: dict[str, MetricResult] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The target return as users write it, or `BC` for behaviour cloning."""
+        return "BC" if self.target_return is None else format_target(self.target_return)
+
+    def notes(self, data: DatasetSpec) -> Iterator[str]:
+        """Lines below the table: the scores of an environment's tasks, the interval of a success rate, and how often
+        the condition's limit lowered the return-to-go."""
+        if self.task_scores:
+            scores = ", ".join(f"{score:.1f}" for score in self.task_scores)
+            yield f"{self.name}: tasks 1 to {len(self.task_scores)} score {scores}"
+        count, successes = len(self.returns), self.returns.count(data.reference_max)
+        if count > 1 and {data.reference_min, data.reference_max}.issuperset(self.returns):
+            low, high = stats.binomtest(successes, count).proportion_ci(method="wilson")
+            yield (
+                f"{self.name}: {successes}/{count} episodes score 100, the others 0 (95% Wilson interval "
+                f"{100 * low:.1f} to {100 * high:.1f} for this agent; variation between seeds is larger)"
+            )
+        if self.limited:
+            steps = "every step" if self.target_return == AUTO else f"{self.limited:.0%} of the steps"
+            yield (
+                f"{self.name}: return-to-go limited in {steps}, at first to {self.initial_return_to_go:,.4g} on average"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """What an evaluation of a checkpoint measures, and where.
+    """What an evaluation of the checkpoint of a step measures, by target return, and where.
 
     Attributes:
-        step: Training step of the checkpoint.
-        targets: Scores, one entry per target return.
         remarks: Warnings about the scores.
         training_seconds: Wall time of the training up to that step.
-        evaluation_seconds: Wall time of the evaluation.
-        parameters: Number of parameters of the agent.
-        backbone_parameters: Number of parameters of its backbone.
         action_microseconds: Median time of one action in one environment on one thread; None for exported policies.
         state_bytes: Size of the agent's state for one environment; None likewise.
         jobs: Number of runs that `compare` trained at the same time, including this one; None if not known.
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
-        hardware: The machine that evaluated it.
     """
 
     step: int
@@ -169,55 +168,34 @@ class Measurements:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Measurements):
-    """One evaluation of one checkpoint.
+    """One evaluation of one checkpoint of a run, which `config` describes, trained on `dataset`.
 
-    Attributes:
-        config: Configuration of the run.
-        dataset: The data it was trained on.
-        protocol: How it was evaluated.
-        environment_steps: Total steps of all episodes.
+    `environment_steps` is the total of all episodes, `schema` the version of the file format.
     """
 
     config: SavedConfig
     dataset: DatasetSpec
     protocol: Protocol
     environment_steps: int
+    schema: Literal[4] = 4
 
     @property
     def key(self) -> dict[str, Any]:
         """What identifies the result, see `result_key`."""
         return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every target return, ready for `pandas.DataFrame`: means, and standard deviations over episodes."""
-        return [
-            {
-                "target_return": target.target_return,
-                "in_range": target.in_range,
-                "episodes": len(target.returns),
-                "return": target.return_mean,
-                "return_sd": target.return_sd,
-                "score": target.score_mean,
-                "score_sd": target.score_sd,
-                "length": target.length_mean,
-                **{name: metric.mean for name, metric in target.metrics.items()},
-                **{f"{name}_sd": metric.sd for name, metric in target.metrics.items()},
-            }
-            for target in self.targets
-        ]
-
     def scalars(self, kind: str) -> dict[str, float]:
         """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
         scalars = {}
         for target in self.targets:
-            suffix = "" if target.target_return is None else f"_at_{format_target(target.target_return)}"
+            suffix = "" if target.target_return is None else f"_at_{target.name}"
             scalars[f"{kind}/score{suffix}"] = target.score_mean
             scalars |= {f"{kind}/{name}{suffix}": metric.mean for name, metric in target.metrics.items()}
         return scalars
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
-        return {"schema": SCHEMA, **TypeAdapter(Result).dump_python(self, mode="json")}
+        return {"schema": self.schema, **to_json(self)}
 
     def __str__(self) -> str:
         """The table that commands print."""
@@ -228,18 +206,29 @@ class Result(Measurements):
             f"{counted(protocol.episodes, 'episode')}{per_target}, {protocol}, "
             f"{protocol.environment_id or data.environment_id}"
         )
-        notes = (
-            *(describe_tasks(target.target_return, target.task_scores) for target in self.targets),
-            *(describe_success(target.target_return, target.returns, data) for target in self.targets),
-            *(
-                describe_limit(target.target_return, target.limited, target.initial_return_to_go)
-                for target in self.targets
-            ),
-            data.comparable,
-            *data.notes,
-            *self.remarks,
-        )
-        return format_result(title, self.rows(), data, protocol.metrics, filter(None, notes))
+        spread = "± is one standard deviation over episodes; " if protocol.episodes > 1 else ""
+        notes = [note for target in self.targets for note in target.notes(data)]
+        lines = [title, *self._table(), f"{spread}score {data.score_meaning}", *notes, data.comparable]
+        return "\n".join([*filter(None, lines), *data.notes, *self.remarks])
+
+    def _table(self) -> list[str]:
+        """A row for every target return, and one for the data."""
+        data, metrics, spread = self.dataset, self.protocol.metrics, self.protocol.episodes > 1
+
+        def cell(mean: float, sd: float, text: Callable[[float], str]) -> str:
+            return f"{text(mean)} ± {text(sd)}" if spread else text(mean)
+
+        to_text = partial(format_return, data=data, least=1)
+        rows = [("target", "return", "normalised score", "length", *metrics, "")]
+        for target in self.targets:
+            place = {None: "", True: "inside the data", False: "beyond the data"}[target.in_range]
+            returns = cell(target.return_mean, target.return_sd, to_text)
+            scores = cell(target.score_mean, target.score_sd, "{:.1f}".format)
+            measured = (cell(target.metrics[name].mean, target.metrics[name].sd, format_number) for name in metrics)
+            place = "the data's best" if target.target_return == data.return_max else place
+            rows.append((target.name, returns, scores, f"{target.length_mean:.0f}", *measured, place))
+        empty = [""] * (len(metrics) + 2)
+        return align([*rows, ("(the data)", to_text(data.return_mean), f"{data.score_mean:.1f}", *empty)])
 
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
@@ -255,7 +244,7 @@ def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protoco
 
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
-    return read_file(path, Result, REMEDY, SCHEMA)
+    return read_file(path, Result, "delete it and evaluate the run again")
 
 
 def result_file(run: Path, result: Result) -> Path:
@@ -283,26 +272,13 @@ def write_result(run: Path, result: Result) -> Path:
 def stored_result(
     run: Path, config: RunConfig, data: DatasetSpec, step: int, settings: EvaluationConfig
 ) -> Result | None:
-    """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale.
-
-    Args:
-        run: The run's folder.
-        config: The run's configuration.
-        data: The data that it is trained on.
-        step: The checkpoint's step.
-        settings: How the checkpoint is evaluated.
-    """
+    """The result of a checkpoint in a run's folder; None if it was not evaluated with these settings on this scale."""
     protocol = Protocol.from_settings(settings, data, config)
-    return next((result for result in _results(run, config, data, step) if result.protocol == protocol), None)
+    return next((result for result in results_of(run, config, data, step) if result.protocol == protocol), None)
 
 
-def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
-    """All results of this agent in a run's folder; unreadable files are skipped with a line on stderr."""
-    return list(_results(run, trained.config, trained.provenance, trained.step))
-
-
-def _results(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> Iterator[Result]:
-    """The results of a checkpoint, in files with our names or the user's.
+def results_of(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> Iterator[Result]:
+    """The results of a checkpoint in a run's folder; unreadable files are skipped with a line on stderr.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
     configuration in which the option has its default.

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.playing import play_together, step_limit
-from decision_rnn.environments.registry import MissingEnvironmentError, make_environment, registered
-from decision_rnn.evaluation.actor import Actor, EvaluatedPolicy, actor_of
+from decision_rnn.environments.registry import make_environment, registered
+from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.training.checkpoint import TrainedAgent
@@ -41,7 +41,7 @@ class Moment(NamedTuple):
 
 
 def play(
-    actor: Actor,
+    actor: ActingLoop[Any],
     environment: gymnasium.Env,
     target_return: float | None,
     seed: int,
@@ -53,7 +53,7 @@ def play(
     The episode is the same as in a rollout of one episode with this seed. Torch's global generator is seeded too.
 
     Args:
-        actor: In evaluation mode, on the CPU.
+        actor: The agent, as from `actor_of`.
         environment: From `make_environment`.
         target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
@@ -80,21 +80,12 @@ def watched_environment(environment_id: str | None, size: int | None = None) -> 
     spec = registered(environment_id)
     if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         settings["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
-        if size is not None:
-            settings |= {"width": size, "height": size}
-    try:
-        environment = make_environment(environment_id, **settings)
-    except MissingEnvironmentError as error:
-        make_environment(environment_id).close()  # raises if it cannot be made without pictures either
-        raise InputError(
-            f"{environment_id} cannot be made with render_mode {settings['render_mode']} ({error.__cause__!r:.200})"
-        ) from None
-    model: Any = None
-    with contextlib.suppress(AttributeError, ValueError):  # ValueError: OGBench's is made by its first reset
-        model = environment.unwrapped.model  # type: ignore[attr-defined]
-    if size is not None and hasattr(model, "light_castshadow") and hasattr(model, "mat_reflectance"):
-        model.light_castshadow[:] = 0
-        model.mat_reflectance[:] = 0
+        settings |= {} if size is None else {"width": size, "height": size}
+    environment = make_environment(environment_id, **settings)
+    with contextlib.suppress(AttributeError, ValueError):  # no MuJoCo, or OGBench's, which is made by its first reset
+        model: Any = environment.unwrapped.model  # type: ignore[attr-defined]
+        model.light_castshadow[:] = size is None
+        model.mat_reflectance[:] *= size is None
     return environment
 
 
@@ -127,8 +118,7 @@ def film(
         raise InputError(f"{path} must end in .mp4")
     settings = policy.config.evaluation
     first = settings.seed if seed is None else seed
-    actor = policy.actor if isinstance(policy, EvaluatedPolicy) else actor_of(policy.agent, settings)
-    limits, ends = step_limits(settings, policy.provenance), []
+    actor, limits, ends = actor_of(policy, settings), step_limits(settings, policy.provenance), []
 
     def frames(environment: gymnasium.Env, every: int, speed: float) -> Iterator[Image.Image]:
         with bar(desc="filming", unit="picture", leave=False) as progress:
@@ -163,14 +153,12 @@ def watch(
         InputError: If no window can be opened here.
     """
     settings = policy.config.evaluation
-    actor = policy.actor if isinstance(policy, EvaluatedPolicy) else actor_of(policy.agent, settings)
-    limits = step_limits(settings, policy.provenance)
+    actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
+    environment_id = settings.environment_id or policy.provenance.environment_id
     try:
         if sys.platform == "linux" and not SCREENS & os.environ.keys():
             raise OSError("there is no screen")
-        with contextlib.closing(
-            watched_environment(settings.environment_id or policy.provenance.environment_id)
-        ) as environment:
+        with contextlib.closing(watched_environment(environment_id)) as environment:
             for number in range(episodes):
                 *_, end = play(actor, environment, target_return, seed + number, *limits)
                 yield end
@@ -181,28 +169,25 @@ def watch(
 @contextlib.contextmanager
 def _headless_rendering() -> Iterator[None]:
     """MuJoCo renders by EGL inside the block, unless MUJOCO_GL is set or there is a screen."""
-    if sys.platform != "linux" or {"MUJOCO_GL", *SCREENS} & os.environ.keys():
-        yield
-        return
-    os.environ["MUJOCO_GL"] = "egl"
+    chosen = sys.platform != "linux" or {"MUJOCO_GL", *SCREENS} & os.environ.keys()
+    if not chosen:
+        os.environ["MUJOCO_GL"] = "egl"
     try:
         yield
     finally:
-        del os.environ["MUJOCO_GL"]
+        if not chosen:
+            del os.environ["MUJOCO_GL"]
 
 
 def draw(environment: gymnasium.Env) -> Image.Image:
     """Render the environment's current state as an image; InputError if it cannot be rendered."""
     try:
-        pixels = environment.render()
+        return Image.fromarray(environment.render())  # type: ignore[arg-type]
     except Exception as error:  # every backend has exceptions of its own
         raise InputError(
             f"cannot render ({type(error).__name__}: {one_line(error, 200)}): set MUJOCO_GL to a backend that works "
             "here, such as egl or osmesa"
         ) from error
-    if not isinstance(pixels, np.ndarray):
-        raise InputError(f"cannot render: the environment's render returned {type(pixels).__name__}, not an array")
-    return Image.fromarray(pixels)
 
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:
@@ -220,10 +205,10 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
 
 def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> None:
     """Write pictures of one size as an mp4 that browsers can play, at `rate` frames per second."""
-    first = next(pictures)
-    width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
     import av  # optional: the extra `video`
 
+    first = next(pictures)
+    width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": "28"})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"

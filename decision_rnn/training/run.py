@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.config import RunConfig
-from decision_rnn.evaluation.environment_actor import EnvironmentActor
+from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Result
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent

@@ -21,7 +21,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once, evaluation_environment
 from decision_rnn.evaluation.metrics import metrics_named
-from decision_rnn.evaluation.targets import asked_returns, describe_reach
+from decision_rnn.evaluation.targets import describe_reach, evaluated_returns
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent, load_training_state, save_checkpoint
 from decision_rnn.training.configuration import plain, run_keys, with_architecture
 from decision_rnn.training.prepare import prepare, select_episodes
@@ -196,7 +196,7 @@ def _train(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, call
         tell(line)
     for warning in filter(None, run_warnings(config, spec, episodes)):
         warn(f"warning: {warning}")
-    targets = asked_returns(config.evaluation, spec, config) if config.takes_return else ()
+    targets = evaluated_returns(config.evaluation, spec, config) if config.takes_return else ()
     if reach := describe_reach(targets, episodes.episode_returns):
         tell(reach)
 

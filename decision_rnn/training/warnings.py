@@ -13,7 +13,7 @@ from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.warnings import warn_of_actions, warn_of_observations, warn_of_returns
 from decision_rnn.evaluation.remarks import remark_on_time_limit
-from decision_rnn.evaluation.targets import asked_returns, describe_few
+from decision_rnn.evaluation.targets import describe_few, evaluated_returns
 from decision_rnn.training.checkpoint import TrainedAgent
 from decision_rnn.utils.messages import counted
 
@@ -76,7 +76,7 @@ def run_warnings(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -
         )
     yield remark_on_time_limit(spec, config.evaluation)
     if config.takes_return:
-        targets = asked_returns(config.evaluation, spec, config)
+        targets = evaluated_returns(config.evaluation, spec, config)
         if config.evaluation.target_returns is None:
             # The data's best return is a target too, for reference: that few episodes reach it needs no warning.
             targets = tuple(target for target in targets if target != spec.return_max)

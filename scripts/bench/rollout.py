@@ -13,34 +13,28 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from decision_rnn.environments.environments import make_environment
 from measure import Row, compare, main
-from torch import Tensor
 
 from decision_rnn import load_agent
-from decision_rnn.agent import ActingState
-from decision_rnn.evaluation.actor import Actor, RecurrentActor, prepare_to_act
+from decision_rnn.environments.registry import make_environment
+from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.rollout import episode_groups, rollout
 from decision_rnn.utils.workers import default_processes
 
 EPISODES, SEED, TARGET = 100, 1_000_000, 3600.0
 
 
-class Recorder:
+class Recorder(EnvironmentActor):
     """An actor that keeps its actions: for every group of episodes, those of each step."""
 
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.groups: list[list[np.ndarray]] = []
+    groups: list[list[np.ndarray]] = []  # noqa: RUF012 - of one instance
 
-    def initial_state(self, target: Tensor) -> ActingState:
-        self.groups.append([])
-        return self.actor.initial_state(target)
-
-    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor | None]:
-        action, state, condition = self.actor.act(observation, reward, state)
-        self.groups[-1].append(action.numpy().copy())
-        return action, state, condition
+    def step(self, observation, reward, reset, target_return, state):
+        action, state = super().step(observation, reward, reset, target_return, state)
+        if reset.all():
+            self.groups.append([])
+        self.groups[-1].append(action.copy())
+        return action, state
 
 
 def replay(environment_id: str, groups: list[list[np.ndarray]], lengths: np.ndarray) -> np.ndarray:
@@ -63,18 +57,17 @@ def bench(options: argparse.Namespace) -> list[Row]:
     trained = load_agent(options.agent)
     environment_id = trained.provenance.environment_id
     play = partial(rollout, environment_id=environment_id, target_returns=[TARGET], episodes=EPISODES, seed=SEED)
-    actor = RecurrentActor(prepare_to_act(trained.agent))
-    recorder = Recorder(actor)
+    actor, recorder = EnvironmentActor(trained), Recorder(trained)
     (recorded,) = play(recorder)
 
     def seconds(clock: Callable[[], float], processes: int) -> float:
         """Time of the evaluation or, with no process, of the environments alone."""
         start = clock()
         if processes:
-            returns = play(actor, processes=processes)[0].returns
+            returns = play(actor, processes=processes)[0]["return"]
         else:
-            returns = replay(environment_id, recorder.groups, recorded.lengths)
-        if not np.array_equal(returns, recorded.returns):
+            returns = replay(environment_id, recorder.groups, recorded["length"])
+        if not np.array_equal(returns, recorded["return"]):
             raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
         return clock() - start
 

@@ -82,9 +82,9 @@ gymnasium.register("Pendulum-v1", Undrawn, max_episode_steps=5)
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
-        ("def __init__(self): super().__init__()", 2, "render_mode rgb_array"),
+        ("def __init__(self): super().__init__()", 2, "render_mode"),
         ("def render(self): raise NotImplementedError('soon')", 2, "soon"),
-        ("def render(self): return [3]", 2, "returned list"),
+        ("def render(self): return [3]", 2, "'list'"),
         ("def render(self): return np.zeros((40, 40, 3), np.uint8)", 0, ""),
     ],
 )

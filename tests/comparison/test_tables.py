@@ -13,9 +13,14 @@ from decision_rnn.comparison.record import CheckpointScores, Trial
 from decision_rnn.comparison.results import Comparison
 from decision_rnn.comparison.summary import Summary
 from decision_rnn.comparison.tables import Section, Table, sections
-from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets
-from decision_rnn.evaluation.statistics import holm, summarise_seeds
-from decision_rnn.evaluation.target_error import spread_targets, target_error
+from decision_rnn.evaluation.statistics import (
+    aggregate_scores,
+    compare_over_datasets,
+    holm,
+    summarise_seeds,
+    target_error,
+)
+from decision_rnn.evaluation.targets import spread_targets
 
 FIVE = [50.0, 51.0, 52.0, 53.0, 60.0]
 LOW = [10.0, 11.0, 12.0, 13.0, 14.0]
@@ -285,7 +290,7 @@ def test_failed_run_takes_the_variants_aggregate_interval() -> None:
 
 
 def test_rank_sum_p_values_are_uniform_under_the_null() -> None:
-    from decision_rnn.evaluation.aggregate import improvement_p_value
+    from decision_rnn.evaluation.statistics import improvement_p_value
 
     generator = np.random.default_rng(0)
     draws = generator.normal(size=(2_000, 2, 3, 5))

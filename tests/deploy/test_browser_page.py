@@ -18,7 +18,7 @@ import pytest
 from decision_rnn.config import ObservationConfig
 from decision_rnn.deploy import browser
 from decision_rnn.deploy.browser import SITE, Subject, server, write_page
-from decision_rnn.evaluation.subjects import load_subject
+from decision_rnn.evaluation.policies import load_subject
 from decision_rnn.training.checkpoint import TrainedAgent, write_agent
 from decision_rnn.utils.errors import InputError
 

@@ -5,7 +5,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import torch
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
@@ -131,14 +130,11 @@ def test_number_that_is_not_finite_is_refused(step: Any, name: str, monkeypatch:
 class Still:
     """An actor that does nothing and has no state."""
 
-    def initial_state(self, target_returns: torch.Tensor) -> "Still":
-        return self
+    def initial_state(self, environments: int) -> list[np.ndarray]:
+        return []
 
-    def select(self, rows: torch.Tensor) -> "Still":
-        return self
-
-    def act(self, observation: torch.Tensor, *_: Any) -> tuple[torch.Tensor, "Still", None]:
-        return torch.zeros(len(observation), 1), self, None
+    def step(self, observation: np.ndarray, *_: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+        return np.zeros((len(observation), 1)), []
 
 
 def test_evaluation_closes_its_environments_on_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from swing import CAR, LIMIT
 
-from decision_rnn import EnvironmentActor, InputError, Run
+from decision_rnn import InputError, Run
 
 SEED = 7
 STEPS = 40
@@ -150,7 +150,6 @@ def test_default_target_return_is_auto(run: Run) -> None:
         (lambda run: run.actor()(np.zeros(3)), r"\(2,\)"),
         (lambda run: run.actor()([0.0, np.nan]), "entry 1 .*nan"),
         (lambda run: run.actor(num_envs=2)(np.zeros((3, 2))), r"\(2, 2\)"),
-        (lambda run: EnvironmentActor(run, 3.0), "Run"),
         (lambda run: run.actor(env=CAR), CAR),
         (lambda run: run.actor(inference="windows"), "inference"),
     ],

@@ -1,6 +1,7 @@
 """Exported policies and packages of a plugin's layer and condition are evaluated and played where the plugin is not
 imported."""
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,14 +15,12 @@ from made_policy import made_agent
 
 from decision_rnn.agent import CONDITIONS
 from decision_rnn.backbones import BACKBONES
-from decision_rnn.cli import play as playing
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.policies import load_policy
 from decision_rnn.training.checkpoint import TrainedAgent, write_agent
-from decision_rnn.utils.errors import InputError
 
 Cli = Callable[..., CompletedProcess[str]]
 
@@ -51,7 +50,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("packaged", [False, True])
-def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without_the_plugin(
+def test_policy_acts_without_the_plugin_it_was_trained_with(
     own: TrainedAgent,
     forget: Callable[[], None],
     packaged: bool,
@@ -76,9 +75,8 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
     assert (config.plugins, config.backbone.name, vars(config.backbone)["decay"]) == (("foreign",), "foreign", 0.8)
     assert (config.condition.name, config.takes_target) == ("foreign", True)
 
-    monkeypatch.setattr(playing, "has_screen", lambda: True)
-    for module in (video, playing):
-        monkeypatch.setattr(module, "watched_environment", lambda name, size=None: make_environment(name))
+    monkeypatch.setattr(video, "SCREENS", os.environ)
+    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     seed, target = own.config.evaluation.seed, expected.targets[0]
     done = inline_cli("play", name, "--seed", str(seed), "--target_return", str(target.target_return))
     assert done.returncode == 0, done.stderr
@@ -88,25 +86,3 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
     monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: path.write_text(str(list(pictures))))
     (end,) = video.film(load_policy(folder / "policy.onnx"), Path("a.mp4"), target.target_return, 1, seed)
     assert end.earned == pytest.approx(target.returns[0], abs=0.05)
-
-
-def test_layer_that_cannot_be_exported_is_refused_in_one_sentence_without_its_graph(
-    registries: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    module = ModuleType("branching")
-    monkeypatch.setitem(sys.modules, "branching", module)
-    branching = "x = x if float(x.sum()) > 0 else -x\n        h = self.decay"
-    exec(example("layers.py").replace("h = self.decay", branching), module.__dict__)
-    with pytest.raises(InputError, match="cannot be exported") as refusal:
-        export_onnx(made_agent(module.AverageConfig(width=8, layers=1)), tmp_path / "policy.onnx")
-    assert len(str(refusal.value)) < 500
-    assert "For more information" not in str(refusal.value)
-    assert "".join(capfd.readouterr()) == ""
-
-
-def test_export_adds_the_suffix_to_the_name_of_its_file(own: TrainedAgent, inline_cli: Cli, tmp_path: Path) -> None:
-    write_agent(tmp_path, own)
-    done = inline_cli("export", ".", "--output", "named")
-    assert done.returncode == 0, done.stderr
-    assert "written to named.onnx" in done.stdout
-    assert (tmp_path / "named.onnx").is_file()

@@ -1,6 +1,6 @@
 """`rollout`: episodes played as a batch equal episodes played one by one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import gymnasium
 import numpy as np
@@ -9,31 +9,34 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
-from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, agent_spec
-from decision_rnn.backbones import registered
+from decision_rnn import EnvironmentActor
 from decision_rnn.environments import playing
-from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.actor import actor_of, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread, rollout
 from decision_rnn.evaluation.video import play
+from decision_rnn.training.checkpoint import TrainedAgent
+
+Make = Callable[..., TrainedAgent]
 
 
 class Reflex:
     """A stateless actor of elementwise arithmetic, so that a row's action does not depend on the batch's size."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[Tensor, Tensor]] = []
+        self.calls: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def initial_state(self, target: Tensor) -> ActingState:
-        timestep = torch.zeros(len(target), dtype=torch.int64)
-        return ActingState((target,), torch.zeros(len(target), 3), timestep, ())
+    def initial_state(self, environments: int) -> list[np.ndarray]:
+        return []
 
-    def act(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, None]:
-        self.seen.append((reward.clone(), state.condition[0].clone()))
-        return self.choose(observation, state.condition[0]), state, None
+    def step(
+        self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target: np.ndarray, state: list
+    ) -> tuple[np.ndarray, list]:
+        self.calls.append((reward.copy(), target.copy()))
+        return self.choose(observation, target), state
 
-    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
+    def choose(self, observation: np.ndarray, target: np.ndarray) -> np.ndarray:
         """The actions, (batch, 3)."""
-        return torch.tanh(observation[:, 5:8] * target[:, None] / 1000)
+        return np.clip(observation[:, 5:8] * target[:, None] / 1000, -1, 1)
 
 
 class Countdown(gymnasium.Env):
@@ -56,41 +59,6 @@ class Countdown(gymnasium.Env):
         return np.zeros(8), float(self.step_number), ended and self.step_number % 2 == 0, ended, {}
 
 
-@pytest.fixture
-def countdown() -> Iterator[str]:
-    gymnasium.register("Countdown-v0", entry_point=Countdown, order_enforce=False)
-    yield "Countdown-v0"
-    del gymnasium.registry["Countdown-v0"]
-
-
-def test_rollout_episodes_equal_a_manual_loop() -> None:
-    results = rollout(Reflex(), "Hopper-v5", [3600.0, 900.0], episodes=4, seed=70)
-    for result in results:
-        for number in range(4):
-            env = gymnasium.make("Hopper-v5")
-            observation, _ = env.reset(seed=70 + number)
-            total, length, ended = 0.0, 0, False
-            while not ended:
-                x = torch.from_numpy(observation.astype(np.float32))
-                action = torch.tanh(x[5:8] * torch.tensor(result.target_return) / 1000)
-                observation, reward, terminated, truncated, _ = env.step(action.numpy())
-                total, length, ended = total + float(reward), length + 1, terminated or truncated
-            assert (result.returns[number], result.lengths[number]) == (total, length)
-
-
-def test_rollout_removes_ended_environments_from_the_batch(countdown: str) -> None:
-    actor = Reflex()
-    one, two = rollout(actor, countdown, [10.0, 20.0], episodes=5, seed=0)
-    lengths = np.arange(3, 8)
-    for result in (one, two):
-        assert result.lengths.tolist() == lengths.tolist()
-        assert result.returns.tolist() == (lengths * (lengths + 1) / 2).tolist()
-    assert [len(reward) for reward, _ in actor.seen] == [5, 5, 5, 4, 3, 2, 1] * 2
-    for call, (reward, target) in enumerate(actor.seen):
-        assert reward.tolist() == [call % 7] * len(reward)  # the reward of the previous step
-        assert target.tolist() == [10.0 if call < 7 else 20.0] * len(target)
-
-
 class Endless(Countdown):
     """Ends neither by itself nor, when it is registered without a limit, by Gymnasium."""
 
@@ -98,50 +66,88 @@ class Endless(Countdown):
         return np.zeros(8), 1.0, False, False, {}
 
 
+@pytest.fixture
+def countdown(monkeypatch: pytest.MonkeyPatch) -> str:
+    spec = EnvSpec("Countdown-v0", entry_point=Countdown, order_enforce=False)
+    monkeypatch.setitem(gymnasium.registry, "Countdown-v0", spec)
+    return "Countdown-v0"
+
+
+def test_rollout_episodes_equal_a_manual_loop() -> None:
+    targets = [3600.0, 900.0]
+    for target, episodes in zip(targets, rollout(Reflex(), "Hopper-v5", targets, episodes=4, seed=70), strict=True):
+        for number in range(4):
+            env = gymnasium.make("Hopper-v5")
+            observation, _ = env.reset(seed=70 + number)
+            total, length, ended = 0.0, 0, False
+            while not ended:
+                row = observation.astype(np.float32)[None]
+                action = Reflex().choose(row, np.array([target], np.float32))[0]
+                observation, reward, terminated, truncated, _ = env.step(action)
+                total, length, ended = total + float(reward), length + 1, terminated or truncated
+            assert (episodes["return"][number], episodes["length"][number]) == (total, length)
+
+
+def test_ended_environments_leave_the_batch(countdown: str) -> None:
+    actor, lengths = Reflex(), np.arange(3, 8)
+    for episodes in rollout(actor, countdown, [10.0, 20.0], episodes=5, seed=0):
+        assert episodes["length"].tolist() == lengths.tolist()
+        assert episodes["return"].tolist() == (lengths * (lengths + 1) / 2).tolist()
+    assert [len(reward) for reward, _ in actor.calls] == [5, 5, 5, 4, 3, 2, 1] * 2
+    for call, (reward, target) in enumerate(actor.calls):
+        assert reward.tolist() == [call % 7] * len(reward)  # the reward of the previous step
+        assert target.tolist() == [10.0 if call < 7 else 20.0] * len(target)
+    (episodes,) = rollout(Reflex(), countdown, [10.0], episodes=5, seed=0, limits=(5, None))
+    assert episodes["length"].tolist() == [3, 4, 5, 5, 5]
+    assert episodes["cut"].tolist() == [False, False, False, True, True]
+
+
 @pytest.mark.parametrize(
-    ("registered_limit", "asked", "steps", "cut"),
+    ("registered_limit", "limit", "steps", "cut"),
     [(None, None, 12, True), (None, 5, 5, True), (7, None, 7, False), (7, 5, 5, True), (20, None, 20, False)],
 )
-def test_rollout_cuts_episodes_that_do_not_end(
-    monkeypatch: pytest.MonkeyPatch, registered_limit: int | None, asked: int | None, steps: int, cut: bool
+def test_episodes_that_do_not_end_are_cut(
+    monkeypatch: pytest.MonkeyPatch, registered_limit: int | None, limit: int | None, steps: int, cut: bool
 ) -> None:
     spec = EnvSpec("Endless-v0", entry_point=Endless, order_enforce=False, max_episode_steps=registered_limit)
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", spec)
     monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 12)
-    (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked)
-    assert result.lengths.tolist() == result.returns.tolist() == [steps] * 2
-    assert result.cut.tolist() == [cut] * 2
-    (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked, longest_episode=9)
-    assert result.lengths.tolist() == [asked or registered_limit or 9] * 2  # the data's longest, where nothing else is
-    if asked is None:
+    (episodes,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, limits=(limit, None))
+    assert episodes["length"].tolist() == episodes["return"].tolist() == [steps] * 2
+    assert episodes["cut"].tolist() == [cut] * 2
+    (episodes,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, limits=(limit, 9))
+    assert episodes["length"].tolist() == [limit or registered_limit or 9] * 2  # the data's, where nothing else is
+    if limit is None:
         *_, last = play(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0)
         assert last == (steps, steps, True)
 
 
-def test_rollout_cuts_only_the_episodes_that_go_on(countdown: str) -> None:
-    (result,) = rollout(Reflex(), countdown, [10.0], episodes=5, seed=0, max_episode_steps=5)
-    assert result.lengths.tolist() == [3, 4, 5, 5, 5]
-    assert result.cut.tolist() == [False, False, False, True, True]
+def test_return_to_go_at_first_and_steps_with_less(pendulum: Make) -> None:
+    """Every agent of this fixture with a quantile sees at most -150; rewards are negative."""
+    trained = pendulum(rtg_quantile=0.9)
+    limited, free = rollout(actor_of(trained, trained.config.evaluation), "Pendulum-v1", [-100.0, -400.0], 2, 0)
+    assert limited["return_to_go"].tolist() == [-150.0] * 2
+    assert (limited["limited"] > 0).all()
+    assert free["return_to_go"].tolist() == [-400.0] * 2
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 @pytest.mark.parametrize("previous_action", [False, True])
-def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: bool) -> None:
-    torch.manual_seed(0)
-    config = AgentConfig(tokens=tokens, previous_action=previous_action)
-    agent = DecisionAgent(config, registered("mingru").config(width=16), agent_spec(torch.zeros(4), torch.ones(4), 2))
-    agent = agent.double().eval()
+def test_window_uses_only_the_last_steps(tokens: str, previous_action: bool, pendulum: Make) -> None:
+    trained = pendulum(tokens=tokens, previous_action=previous_action)
+    agent = trained.agent.double()
     window, time, batch = 6, 15, 3
-    actor = WindowActor(agent, window)
-    observations = torch.randn(time, batch, 4, dtype=torch.float64)
-    rewards = torch.rand(time, batch, dtype=torch.float64)
-    targets = torch.tensor([50.0, 60.0, 70.0], dtype=torch.float64)
-    windowed, carried = actor.initial_state(targets), agent.initial_state(targets)
+    actor, first = EnvironmentActor(trained, inference="window", window=window), np.ones(batch, bool)
+    observations, rewards = torch.randn(time, batch, 3).double(), torch.rand(time, batch).double()
+    targets = torch.tensor([-500.0, -600.0, -700.0]).double()
+    windowed, carried = actor.initial_state(batch), agent.initial_state(targets)
     actions: list[Tensor] = []
     with torch.no_grad():
         for t in range(time):
             earned = rewards[t - 1] if t else torch.zeros(batch, dtype=torch.float64)
-            action, windowed, _ = actor.act(observations[t], earned, windowed)
+            inputs = observations[t].numpy(), earned.numpy(), first & (t == 0), targets.numpy()
+            action, windowed = actor.step(*inputs, windowed)
+            action = torch.tensor(action)
             recurrent, carried, _ = agent.act(observations[t], earned, carried)
             if t < window:  # the window still holds the whole episode
                 torch.testing.assert_close(action, recurrent, rtol=0, atol=1e-12)
@@ -153,24 +159,34 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
             predicted, *_ = agent.predict(
                 torch.stack([targets - rewards[:s].sum(0) for s in steps], 1)[..., None],
                 torch.stack([observations[s] for s in steps], 1),
-                torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),
+                torch.stack([actions[s - 1] if s else torch.zeros(batch, 1, dtype=torch.float64) for s in steps], 1),
                 torch.tensor(list(steps)).expand(batch, -1),
                 torch.tensor([s == 0 for s in steps]).expand(batch, -1),
             )
             torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
 
 
+def test_prepared_agent_has_the_same_weights_and_actions(pendulum: Make) -> None:
+    agent = pendulum().agent.train()
+    ready = prepare_to_act(agent)
+    assert (agent.training, ready.training) == (True, False)
+    assert all(weight.is_contiguous() for weight in agent.parameters())
+    for name, weight in agent.named_parameters():
+        assert torch.equal(weight, ready.get_parameter(name))
+    observation, reward = torch.randn(5, 3), torch.ones(5)
+    agent.eval()
+    one = two = agent.initial_state(torch.full((5,), -300.0))
+    with torch.inference_mode():
+        for _ in range(10):
+            action, one, _ = agent.act(observation, reward, one)
+            other, two, _ = ready.act(observation, reward, two)
+            torch.testing.assert_close(action, other, rtol=0, atol=1e-6)
+
+
 def test_one_thread_restores_the_thread_count_after_an_error() -> None:
     torch.set_num_threads(2)
-    inside = []
-
-    def fails() -> None:
-        with one_thread():
-            inside.append(torch.get_num_threads())
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fails()
-    assert inside == [1]
+    with pytest.raises(KeyError), one_thread():
+        assert torch.get_num_threads() == 1
+        raise KeyError
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)

@@ -1,116 +1,86 @@
-"""Statistics over the seeds of one dataset, against values computed by hand and by scipy."""
+"""Statistics over seeds and datasets, against scipy, loops from the papers and the coverage in results/statistics."""
 
 import itertools
+import json
 import math
 import statistics
+from collections import Counter
 
+import interval_coverage
 import numpy as np
 import pytest
 from scipy import stats
 
-from decision_rnn.data.spec import TASKS, DatasetSpec
+from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.evaluation.statistics import (
+    FEWEST_DATASETS,
+    FEWEST_RUNS,
+    aggregate_scores,
+    bootstrap_means,
+    compare_over_datasets,
     compare_seeds,
     compare_variants,
     deviation_over_seeds,
     improvement_interval,
-    probability_of_improvement,
-    share_interval,
+    interquartile_mean,
     success_episodes,
     summarise_seeds,
+    target_error,
 )
+from decision_rnn.evaluation.targets import spread_targets
+
+MEASURED = json.loads((interval_coverage.RESULTS / "coverage.json").read_text())
 
 
-def test_normalised_scores_of_hopper_use_the_references_of_d4rl() -> None:
-    returns = {"return_mean": 0.0, "return_sd": 1.0, "return_min": 0.0, "return_max": 1.0}
-    names = {"name": "hopper", "environment_id": "Hopper-v4", "comparable": "", "fingerprint": ""}
-    spec = DatasetSpec(**names, **returns, **TASKS["hopper"].scores(), spaces={})
-    assert spec.normalised(np.array([3234.3, -20.272305])) == pytest.approx([100, 0])
-    assert spec.normalised(1422.0) == pytest.approx(44.3, abs=0.05)  # published with D4RL's hopper-medium
+def suite(datasets: int, seeds: int) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    return {f"d{i}": generator.normal(20 + 10 * i, 2 + i, seeds) for i in range(datasets)}
 
 
-def test_summarise_seeds_of_fewer_than_five_seeds_gives_a_range_and_no_interval() -> None:
+def test_fewer_than_five_seeds_have_a_range_and_no_interval() -> None:
     """The bootstrap interval of three scores is their range, that of one a point: neither covers 95%."""
-    one = summarise_seeds([80.2])
+    one, three = summarise_seeds([80.2]), summarise_seeds([89.6, 90.4, 90.0])
     assert (one.score, one.spread, one.low, one.high) == (80.2, None, None, None)
-    three = summarise_seeds([89.6, 90.4, 90.0])
     assert (three.spread, three.low, three.high) == ("range", 89.6, 90.4)
     assert three.score == pytest.approx(90.0)
-    four = summarise_seeds([1.0, 2.0, 3.0, 10.0])
-    assert (four.score, four.spread) == (4.0, "range")
+    assert summarise_seeds([1.0, 2.0, 3.0, 10.0]).spread == "range"
 
 
 @pytest.mark.parametrize("scores", [[1.0, 10.0, 11.0, 12.0, 100.0], [-3.0, 104.2, 55.0, 54.0, 90.1, 88.0, 12.5]])
-def test_summarise_seeds_of_five_or_more_seeds_gives_scipys_t_interval_of_the_mean(scores: list[float]) -> None:
-    summary = summarise_seeds(scores)
-    assert summary.spread == "95% interval"
-    assert summary.score == pytest.approx(np.mean(scores))
-    theirs = stats.ttest_1samp(scores, 0).confidence_interval(0.95)
+def test_interval_of_the_mean_is_scipys_t_interval(scores: list[float]) -> None:
+    summary, theirs = summarise_seeds(scores), stats.ttest_1samp(scores, 0).confidence_interval(0.95)
+    assert (summary.spread, summary.score) == ("95% interval", pytest.approx(np.mean(scores)))
     assert (summary.low, summary.high) == pytest.approx((theirs.low, theirs.high))
 
 
-def test_summarise_seeds_interval_of_five_normal_scores_covers_the_mean_in_93_to_97_percent() -> None:
+def test_interval_of_five_normal_scores_covers_the_mean() -> None:
     """In 2,000 draws, 95% coverage falls below 93% once in 50,000 times; the percentile bootstrap covers 83%."""
     draws = np.random.default_rng(0).normal(70, 10, (2000, 5))
     covered = np.mean([summary.low <= 70 <= summary.high for summary in map(summarise_seeds, draws)])
     assert 0.93 <= covered <= 0.97
 
 
-def test_deviation_over_seeds_of_agents_is_that_of_scores_minus_episode_noise() -> None:
+def test_deviation_of_agents_is_that_of_scores_less_episode_noise() -> None:
     """The episode noise computed in another way: half the variance over episodes of the difference of two seeds."""
     generator = np.random.default_rng(0)
     scores = generator.normal(0, 4, (6, 1)) + generator.normal(0, 9, (1, 30)) + generator.normal(0, 5, (6, 30))
-    found = deviation_over_seeds(list(scores))
-    assert found is not None
-    luck = np.mean([np.var(a - b, ddof=1) / 2 for a, b in itertools.combinations(scores, 2)]) / 30
-    assert found.of_scores == pytest.approx(statistics.stdev(scores.mean(axis=1).tolist()))
-    assert found.of_agents**2 == pytest.approx(found.of_scores**2 - luck)
+    total, agents = deviation_over_seeds(list(scores))
+    noise = np.mean([np.var(a - b, ddof=1) / 2 for a, b in itertools.combinations(scores, 2)]) / 30
+    assert total == pytest.approx(statistics.stdev(scores.mean(axis=1).tolist()))
+    assert agents**2 == pytest.approx(total**2 - noise)
+    assert deviation_over_seeds([[0.0, 3.0], [3.0, 0.0]]) == (0.0, 0.0)
+    assert deviation_over_seeds([[1.0, 2.0]]) is deviation_over_seeds([[1.0], [2.0]]) is None
 
 
-def test_deviation_over_seeds_of_agents_is_unbiased_and_that_of_scores_too_large() -> None:
-    generator = np.random.default_rng(1)
-    found = []
+def test_deviation_of_agents_is_unbiased() -> None:
+    generator, variances = np.random.default_rng(1), []
     for _ in range(400):
         scores = generator.normal(70, 3, (10, 1)) + generator.normal(0, 5, 50) + generator.normal(0, 16, (10, 50))
-        deviation = deviation_over_seeds(list(scores))
-        assert deviation is not None
-        found.append((deviation.of_scores**2, deviation.of_agents**2))
-    of_scores, of_agents = np.mean(found, axis=0)
-    assert of_scores == pytest.approx(9 + 256 / 50, rel=0.1)
-    assert of_agents == pytest.approx(9, rel=0.1)
+        variances.append(np.square(deviation_over_seeds(list(scores))))
+    assert np.mean(variances, axis=0) == pytest.approx([9 + 256 / 50, 9], rel=0.1)
 
 
-def test_deviation_over_seeds_is_0_for_equal_agents_and_none_for_too_few_scores() -> None:
-    lucky = deviation_over_seeds([[0.0, 3.0], [3.0, 0.0]])
-    assert lucky is not None
-    assert (lucky.of_scores, lucky.of_agents) == (0.0, 0.0)
-    assert deviation_over_seeds([[1.0, 2.0]]) is None
-    assert deviation_over_seeds([[1.0], [2.0]]) is None
-
-
-def test_probability_of_improvement_is_mann_whitneys_u() -> None:
-    generator = np.random.default_rng(0)
-    for _ in range(20):
-        a, b = generator.integers(0, 6, 7).astype(float), generator.integers(1, 7, 5).astype(float)  # with ties
-        assert probability_of_improvement(a, b) == pytest.approx(stats.mannwhitneyu(a, b).statistic / 35)
-
-
-@pytest.mark.parametrize(("probability", "runs", "others"), [(0.0, 5, 5), (0.36, 5, 7), (0.5, 20, 20), (1.0, 5, 5)])
-def test_improvement_interval_holds_probabilities_within_t_standard_errors(
-    probability: float, runs: int, others: int
-) -> None:
-    """On a fine grid, with Hanley and McNeil's variance for equal numbers of runs, as Newcombe uses it."""
-    low, high = improvement_interval(probability, runs, others)
-    grid = np.linspace(1e-6, 1 - 1e-6, 200_001)
-    q1, q2 = grid / (2 - grid), 2 * grid**2 / (1 + grid)
-    more = (runs + others) / 2 - 1
-    variance = (grid * (1 - grid) + more * (q1 - grid**2) + more * (q2 - grid**2)) / (runs * others)
-    inside = grid[np.abs(grid - probability) <= stats.t.ppf(0.975, runs + others - 2) * np.sqrt(variance)]
-    assert (low, high) == pytest.approx((inside[0], inside[-1]), abs=2e-5)
-    assert 0 <= low <= probability <= high <= 1
-
-
-def test_compare_seeds_difference_and_p_value_are_those_of_welchs_t_test() -> None:
+def test_difference_and_p_value_are_those_of_welchs_t_test() -> None:
     generator = np.random.default_rng(0)
     for _ in range(20):
         a, b = generator.normal(60, 10, 5), generator.normal(50, 2, 8)
@@ -119,25 +89,15 @@ def test_compare_seeds_difference_and_p_value_are_those_of_welchs_t_test() -> No
         assert ours.p_value == pytest.approx(theirs.pvalue)
         assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high))
         assert ours.difference == pytest.approx(a.mean() - b.mean())
-        assert (ours.verdict == "better") == (ours.low > 0)
-
-
-def test_compare_seeds_of_nearly_equal_scores_shows_no_difference() -> None:
-    scores = [88.0, 91.5, 54.0, 90.2, 89.9]
-    for others in (scores, scores[::-1], [88.4, 91.1, 54.3, 89.7, 90.1]):
-        tie = compare_seeds(scores, others)
-        assert (tie.verdict, tie.difference) == ("no difference shown", pytest.approx(0, abs=1e-9))
-        assert tie.low < 0 < tie.high
-        assert tie.p_value > 0.9
 
 
 def test_scores_without_variance_have_no_interval() -> None:
     for scores, others in (([90.1] * 5, [90.1] * 5), ([0.1 + 0.2] * 5, [0.3] * 6), ([90.1] * 5, [80.0] * 5)):
         result = compare_seeds(scores, others)
-        assert (result.low, result.high, result.p_value, result.verdict) == (None, None, None, None)
+        assert (result.low, result.high, result.p_value) == (None, None, None)
         assert result.difference == pytest.approx(scores[0] - others[0])
     assert summarise_seeds([90.1] * 5).spread == "range"
-    assert compare_seeds([80.0] * 5, [90.0, 90.1, 90.2, 90.3, 90.4]).verdict == "worse"
+    assert compare_seeds([80.0] * 5, [90.0, 90.1, 90.2, 90.3, 90.4]).p_value < 0.05
 
 
 def test_success_rates_have_at_least_binomial_noise() -> None:
@@ -151,9 +111,8 @@ def test_success_rates_have_at_least_binomial_noise() -> None:
     assert summary.high - 100 == pytest.approx(stats.t.ppf(0.975, 4) * error, rel=1e-5)
     one_failure = compare_seeds([100.0] * 5, [99.0] * 5, (100, 100))
     assert one_failure.low < 0 < one_failure.high
-    assert one_failure.p_value > 0.05
-    assert compare_seeds([100.0] * 5, [95.0] * 5, (20, 20)).verdict == "no difference shown"
-    assert compare_seeds([100.0] * 5, [20.0] * 5, (20, 20)).verdict == "better"
+    assert one_failure.p_value > 0.05 < compare_seeds([100.0] * 5, [95.0] * 5, (20, 20)).p_value
+    assert compare_seeds([100.0] * 5, [20.0] * 5, (20, 20)).p_value < 0.05
     seeds = [60.0, 90.0, 75.0, 100.0, 20.0]  # noise between the seeds is more than that of the episodes
     assert summarise_seeds(seeds, episodes=20) == summarise_seeds(seeds)
 
@@ -161,44 +120,142 @@ def test_success_rates_have_at_least_binomial_noise() -> None:
 def test_success_rates_of_equal_agents_are_seldom_significant() -> None:
     """Five seeds of 20 episodes that succeed with probability 0.97, 400 times: at most 5% significant differences."""
     rates = np.random.default_rng(0).binomial(20, 0.97, (400, 2, 5)) * 5.0
-    verdicts = [compare_seeds(a, b, (20, 20)).verdict for a, b in rates]
-    assert np.mean([verdict != "no difference shown" for verdict in verdicts]) <= 0.05
+    assert np.mean([compare_seeds(a, b, (20, 20)).p_value < 0.05 for a, b in rates]) <= 0.05
 
 
-def test_compare_variants_adjusts_p_values_by_holms_method() -> None:
+def test_p_values_are_adjusted_by_holms_method() -> None:
     """Three comparisons: the least p-value is tripled, the next doubled, and none is less than the one before."""
     generator = np.random.default_rng(3)
     scores = {label: generator.normal(mean, 4, 5) for label, mean in zip("abcd", (80, 74, 73, 60), strict=True)}
-    compared = compare_variants(scores, reference="a")
-    alone = {label: compare_seeds(scores[label], scores["a"]).p_value for label in "bcd"}
-    first, second, third = sorted(alone, key=alone.__getitem__)
-    expected = {first: min(1, 3 * alone[first])}
-    expected[second] = max(expected[first], min(1, 2 * alone[second]))
-    expected[third] = max(expected[second], alone[third])
-    assert {label: of.p_value for label, of in compared.items()} == pytest.approx(expected)
-    for label, of in compared.items():
-        assert of.verdict == ("no difference shown" if expected[label] >= 0.05 else "worse")
-        assert of.low == compare_seeds(scores[label], scores["a"]).low  # intervals are not adjusted
+    compared = compare_variants({**scores, "few": [70.0, 80.0]}, reference="a")  # which is not tested
+    alone = {label: compare_seeds(scores[label], scores["a"]) for label in "bcd"}
+    first, second, third = sorted(alone, key=lambda label: alone[label].p_value)
+    expected = {first: min(1, 3 * alone[first].p_value)}
+    expected[second] = max(expected[first], min(1, 2 * alone[second].p_value))
+    expected[third] = max(expected[second], alone[third].p_value)
+    assert {label: compared[label].p_value for label in "bcd"} == pytest.approx(expected)
+    assert {label: compared[label].low for label in "bcd"} == {label: alone[label].low for label in "bcd"}
+    assert (compared["few"].difference, compared["few"].p_value) == (pytest.approx(75 - scores["a"].mean()), None)
 
 
-def test_compare_variants_family_wise_error_rate_is_at_most_5_percent() -> None:
+def test_family_wise_error_rate_is_at_most_5_percent() -> None:
     """Six equal variants with five seeds, 200 times: at most 5% of the comparisons may show any difference."""
-    generator, wrong = np.random.default_rng(0), 0
-    for _ in range(200):
-        scores = dict(zip("abcdef", generator.normal(70, 10, (6, 5)), strict=True))
-        wrong += {of.verdict for of in compare_variants(scores, "a").values()} != {"no difference shown"}
-    assert wrong / 200 <= 0.05
+    draws = np.random.default_rng(0).normal(70, 10, (200, 6, 5))
+    least = [min(each.p_value for each in compare_variants(dict(enumerate(x)), 0).values()) for x in draws]
+    assert np.mean(np.array(least) < 0.05) <= 0.05
 
 
-def test_fewer_than_five_seeds_have_no_verdict_and_do_not_count_in_the_adjustment() -> None:
-    scores = {"a": [50.0, 51, 52, 53, 54], "b": [60.0, 61, 62, 63, 64], "few": [70.0, 80.0]}
-    compared = compare_variants(scores, reference="a")
-    few = compared["few"]
-    assert (few.difference, few.verdict, few.low, few.high, few.p_value) == (75.0 - 52.0, None, None, None, None)
-    assert compared["b"].p_value == compare_seeds(scores["b"], scores["a"]).p_value
+def test_interquartile_mean_drops_a_quarter_at_either_end() -> None:
+    assert interquartile_mean(np.array([1000.0, 1, 2, 3, 4, 5, 6, -1000])) == pytest.approx((2 + 3 + 4 + 5) / 4)
+    assert interquartile_mean(np.array([1.0, 2, 6])) == pytest.approx(3)  # too few to drop any
+    scores = np.random.default_rng(0).normal(size=(9, 5))
+    assert interquartile_mean(scores) == pytest.approx(sum(sorted(scores.ravel())[11:34]) / 23)  # 45 // 4 at either end
 
 
-@pytest.mark.parametrize(("successes", "count"), [(0, 5), (3, 5), (50, 50), (210, 250)])
-def test_share_interval_is_wilsons(successes: int, count: int) -> None:
-    expected = stats.binomtest(successes, count).proportion_ci(method="wilson")
-    assert share_interval(successes / count, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
+def test_bootstrap_resamples_runs_within_their_dataset() -> None:
+    """Against a loop that draws one run at a time; two datasets of different level have the same mean every time."""
+    assert set(bootstrap_means([np.full(8, 0.0), np.full(8, 100.0)], 100, seed=0)) == {50.0}
+    scores, generator, looped = list(suite(3, 5).values()), np.random.default_rng(1), []
+    for _ in range(4000):
+        redrawn = sorted(values[generator.integers(len(values))] for values in scores for _ in values)
+        looped.append(np.mean(redrawn[3:12]))
+    ours = bootstrap_means(scores, 4000, seed=0)
+    assert ours.mean() == pytest.approx(np.mean(looped), abs=4 * np.std(looped) / math.sqrt(2000))
+    assert ours.std() == pytest.approx(np.std(looped), rel=0.07)
+
+
+def test_aggregate_interval_is_t_times_the_bootstrap_error() -> None:
+    scores = suite(9, 5)
+    aggregate = aggregate_scores(scores, resamples=500, seed=3)
+    error = np.std(bootstrap_means(list(scores.values()), 500, seed=3)) * math.sqrt(45 / 36)
+    half = stats.t.ppf(0.975, 36) * error
+    assert (aggregate.low, aggregate.high) == pytest.approx((aggregate.score - half, aggregate.score + half))
+    scores = suite(9, 6)
+    scores["d4"] = scores["d4"][:-1]
+    assert aggregate_scores(scores).score == pytest.approx(stats.trim_mean(np.concatenate([*scores.values()]), 0.25))
+
+
+def test_too_few_runs_or_datasets_have_no_interval_over_datasets() -> None:
+    few = suite(FEWEST_DATASETS - 1, FEWEST_RUNS)
+    for scores in (suite(9, 4), suite(1, 100), few, suite(5, 5), suite(9, 5) | {"d9": np.ones(4)}):
+        assert (aggregate_scores(scores).low, aggregate_scores(scores).spread) == (None, None)
+    assert compare_over_datasets(suite(9, 4), suite(9, 5)).low is None
+
+
+def test_improvement_is_averaged_and_its_intervals_combined() -> None:
+    """As in rliable: Mann and Whitney's U over the product of the numbers of runs, here unequal and with ties."""
+    generator = np.random.default_rng(0)
+    x = {name: generator.integers(0, 8, 7) for name in "abc"}
+    y = {name: generator.integers(0, 8, 5) for name in "cba"}
+    improvement = compare_over_datasets(x, y)
+    by_hand = [stats.mannwhitneyu(x[name], y[name], alternative="greater").statistic / 35 for name in "abc"]
+    assert improvement.score == pytest.approx(np.mean(by_hand))
+    ends = np.array([improvement_interval(p, 7, 5) for p in by_hand])
+    below, above = np.sqrt(((ends - np.array(by_hand)[:, None]) ** 2).sum(axis=0)) / 3
+    expected = improvement.score - below, improvement.score + above
+    assert (improvement.low, improvement.high) == pytest.approx(expected)
+    scores = suite(9, 5)
+    sure = compare_over_datasets(scores, {name: values - 1000 for name, values in scores.items()})
+    assert (compare_over_datasets(scores, scores).score, sure.score, sure.high) == (0.5, 1.0, 1.0)
+    assert 0.8 < sure.low < 1.0
+
+
+@pytest.mark.parametrize(("probability", "runs", "others"), [(0.0, 5, 5), (0.36, 5, 7), (0.5, 20, 20), (1.0, 5, 5)])
+def test_improvement_interval_is_within_t_standard_errors(probability: float, runs: int, others: int) -> None:
+    """On a fine grid, with Hanley and McNeil's variance for equal numbers of runs, as Newcombe uses it."""
+    low, high = improvement_interval(probability, runs, others)
+    grid = np.linspace(1e-6, 1 - 1e-6, 200_001)
+    q1, q2 = grid / (2 - grid), 2 * grid**2 / (1 + grid)
+    more = (runs + others) / 2 - 1
+    variance = (grid * (1 - grid) + more * (q1 - grid**2) + more * (q2 - grid**2)) / (runs * others)
+    inside = grid[np.abs(grid - probability) <= stats.t.ppf(0.975, runs + others - 2) * np.sqrt(variance)]
+    assert (low, high) == pytest.approx((inside[0], inside[-1]), abs=2e-5)
+    assert 0 <= low <= probability <= high <= 1
+
+
+def test_target_error_is_the_mean_distance_of_medians() -> None:
+    returns = [np.array([-100.0]), np.array([50, 20, 1000]), np.full(4, 280.0)]  # off by 0, 50 and 20 of 500
+    assert target_error([-100.0, 0.0, 300.0], returns, (-200, 300)) == pytest.approx((0 + 10 + 4) / 3)
+    for count, error in ((SPREAD, 20), (49, 25)):
+        targets = spread_targets(0, 1000, count)
+        assert target_error(targets, [np.array([target]) for target in targets], (0, 1000)) == 0.0
+        assert target_error(targets, [np.array([500.0])] * count, (0, 1000)) == pytest.approx(error, abs=1)
+
+
+def test_every_interval_covers_at_least_93_percent_of_normal_scores() -> None:
+    rows = [row for row in MEASURED["one dataset"] if row["interval"] == "Student's t" and row["seeds"] >= 5]
+    rows = [row for row in rows + MEASURED["differences"] if row["shape"] == "normal"]
+    aggregates = MEASURED["interquartile mean"]
+    rows += [row for row in aggregates if (row["shape"], row["interval"], row["given"]) == ("normal", "t", "yes")]
+    rows += [row for row in MEASURED["probability of improvement"] if row["interval"] == "Newcombe's"]
+    assert len(rows) > 40
+    assert [row for row in rows if row["coverage"] < 0.93] == []
+
+
+def cases(rows: list[dict]) -> Counter:
+    return Counter(tuple(row.get(key) for key in ("shape", "datasets", "seeds", "interval", "truth")) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("make", "table"),
+    [
+        ("differences", "differences"),
+        pytest.param("one_dataset", "one dataset", marks=pytest.mark.slow),
+        pytest.param("aggregates", "interquartile mean", marks=pytest.mark.slow),
+        pytest.param("improvements", "probability of improvement", marks=pytest.mark.slow),
+    ],
+)
+def test_coverage_json_has_every_case_of_the_script(make: str, table: str) -> None:
+    measured = list(getattr(interval_coverage, make)(10, np.random.default_rng(0)))
+    assert cases(measured) == cases(MEASURED[table])
+    assert all(0 <= row["coverage"] <= 1 for row in measured + MEASURED[table])
+
+
+def test_intervals_of_the_script_agree_with_scipy() -> None:
+    scores = 100 - np.random.default_rng(0).lognormal(2.5, 0.8, 12)
+    intervals = interval_coverage.mean_intervals(scores[None], np.random.default_rng(0))
+    bootstrap = stats.bootstrap((scores,), np.mean, method="percentile").confidence_interval
+    low, high = (end[0] for end in intervals["percentile bootstrap"])
+    assert (low, high) == pytest.approx((bootstrap.low, bootstrap.high), abs=0.15 * scores.std())
+    exact = stats.t.interval(0.95, len(scores) - 1, scores.mean(), stats.sem(scores))
+    assert tuple(end[0] for end in intervals["Student's t"]) == pytest.approx(exact)

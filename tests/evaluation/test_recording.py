@@ -1,0 +1,297 @@
+"""`record`: a dataset of the episodes of a policy or an agent."""
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.spaces import MultiBinary
+from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
+from swing import CAR, LIMIT, SMALL, push
+
+import decision_rnn
+from decision_rnn import EnvironmentActor, Episode, InputError, record
+from decision_rnn.data import writing
+from decision_rnn.data.sources import SOURCES
+from decision_rnn.environments import playing
+from decision_rnn.training.checkpoint import TrainedAgent
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh working folder with data folders of its own, and shorter episodes of the mountain car."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setattr(gymnasium.spec(CAR), "max_episode_steps", LIMIT)
+
+
+def test_recorded_episodes_are_those_of_a_manual_loop() -> None:
+    env = gymnasium.make(CAR)
+    for number, episode in enumerate(record(push, CAR, "local/by-hand", episodes=2, seed=5, progress=False).store):
+        observation, _ = env.reset(seed=5 + number)
+        for t, action in enumerate(episode.actions):
+            np.testing.assert_array_equal(episode.observations[t], observation)
+            np.testing.assert_array_equal(action, push(observation))
+            observation, reward, terminated, truncated, _ = env.step(push(observation))
+            assert episode.rewards[t] == reward
+        np.testing.assert_array_equal(episode.observations[-1], observation)
+        assert (episode.terminated, episode.truncated) == (terminated, truncated) == (True, False)
+
+
+def test_recorded_agent_has_the_returns_of_evaluate(pendulum: Callable[..., TrainedAgent]) -> None:
+    trained, env = pendulum(), gymnasium.make("Pendulum-v1")
+    options: dict[str, Any] = {"episodes": 2, "max_episode_steps": 30, "progress": False}
+    store = record(trained, env, "local/agent", target_return=-300, **options).store
+    (target,) = decision_rnn.evaluate(trained, -300, seed=0, processes=1, **options).targets
+    np.testing.assert_allclose(store.episode_returns, target.returns, atol=1e-3)
+    again = record(EnvironmentActor(trained, -300), env, "local/actor", **options).store
+    assert again.fingerprint == store.fingerprint
+
+
+def test_data_of_wrappers_that_change_the_environment_are_not_trained_on() -> None:
+    halved = TransformReward(gymnasium.make(CAR), lambda reward: reward / 2)
+    dataset = record(push, halved, "local/halved", episodes=2, progress=False)
+    with pytest.raises(InputError, match=f"{CAR}.*additional_wrappers.*TransformReward"):
+        decision_rnn.train(dataset, steps=1, output="halved", progress=False)
+    watched = RecordEpisodeStatistics(gymnasium.make(CAR))
+    dataset = record(push, watched, "local/watched", episodes=2, progress=False)
+    decision_rnn.train(dataset, SMALL, steps=1, output="watched", progress=False)
+
+
+def test_random_actions_are_those_of_the_seeded_action_space() -> None:
+    dataset = record("random", CAR, "local/random", episodes=2, seed=3, max_episode_steps=20, progress=False)
+    space = gymnasium.make(CAR).action_space
+    space.seed(3)
+    np.testing.assert_array_equal(dataset.store.actions, [space.sample() for _ in range(40)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"episodes": None}, "episodes.*steps"),
+        ({"steps": 1}, "episodes.*steps"),
+        ({"episodes": 0}, r"episodes\b.*0"),
+        ({"name": "none"}, "'none'"),
+        ({"environment": "MountainCarContinous-v0"}, r"MountainCarContinuous-v0\?"),
+        ({"policy": "nowhere"}, "nowhere"),
+    ],
+)
+def test_invalid_arguments_are_named_and_nothing_is_written(changes: dict[str, Any], name: str) -> None:
+    arguments = {"policy": push, "environment": CAR, "name": "local/none", "episodes": 1, "progress": False}
+    with pytest.raises(InputError, match=name):
+        record(**(arguments | changes))
+    assert "local/none" not in SOURCES["local"].names()
+
+
+def test_actions_of_other_spaces_are_refused_before_playing() -> None:
+    environment = PendulumEnv()
+    environment.action_space = MultiBinary(3)
+    with pytest.raises(InputError, match="agents act in"):
+        record(lambda observation: pytest.fail("it plays"), environment, "local/none", episodes=1, progress=False)
+    assert "local/none" not in SOURCES["local"].names()
+
+
+def spin(observation: np.ndarray) -> np.ndarray:
+    """A policy for Pendulum."""
+    return observation[:1]
+
+
+@pytest.mark.parametrize("max_episode_steps", [None, 12])
+def test_episodes_that_have_no_end_are_cut_and_evaluated_as_long(
+    max_episode_steps: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
+    monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 30)
+    limit, env = max_episode_steps or 30, PendulumEnv()
+    dataset = record(spin, "Endless-v0", "local/endless", episodes=2, max_episode_steps=max_episode_steps)
+    assert ("after 30 steps (max_episode_steps)" in capsys.readouterr().err) == (max_episode_steps is None)
+    for seed, episode in enumerate(dataset.store):
+        observations = [env.reset(seed=seed)[0]]
+        for _ in range(limit):
+            observations.append(env.step(spin(observations[-1]))[0])
+        np.testing.assert_array_equal(episode.observations, observations)
+        assert (episode.terminated, episode.truncated) == (False, True)
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="endless", progress=False)
+    result = decision_rnn.evaluate("endless", -100, episodes=2, processes=1, progress=False)
+    assert (run.agent.provenance.longest_episode, result.targets[0].length_mean) == (limit, limit)
+    assert any("2 of 2 episodes" in text and f"{limit} steps" in text for text in result.remarks)
+
+
+class Faulty(gymnasium.Wrapper):
+    """The mountain car, which calls `fault(observation, reward)` after step number `late`; it returns the two."""
+
+    def __init__(self, late: int, fault: Any) -> None:
+        super().__init__(gymnasium.make(CAR))
+        self.late, self.fault, self.steps = late, fault, 0
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        self.steps += 1
+        return *(self.fault(observation, reward) if self.steps == self.late else (observation, reward)), *rest
+
+
+def interrupt(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def unplug(*_: Any) -> None:
+    raise TimeoutError("the robot does not answer")
+
+
+BREAKS: dict[str, Any] = {
+    "interrupted": (interrupt, KeyboardInterrupt, None),
+    "terminated": (lambda *_: os.kill(os.getpid(), signal.SIGTERM), KeyboardInterrupt, None),
+    "unplugged": (unplug, TimeoutError, "the robot does not answer"),
+    "observation": (lambda o, r: (np.array([0, np.nan]), r), InputError, "observations"),
+    "reward": (lambda o, r: (o, np.inf), InputError, "rewards"),
+}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_finished_episodes_are_kept_when_it_breaks_off(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = record(push, CAR, "local/whole", episodes=3, progress=False).store
+    fault, error, message = BREAKS[kind]
+    with pytest.raises(error, match=message):
+        record(push, Faulty(int(whole.offsets[2]) + 5, fault), "local/broken", episodes=9, progress=False)
+    store = decision_rnn.open_dataset("local/broken").store
+    np.testing.assert_array_equal(store.table, whole.table[: whole.offsets[2]])
+    assert store.terminated.all()
+    assert f"2 finished episodes written to {store.path}" in capsys.readouterr().err
+    with pytest.raises(error):  # in the first episode: nothing is finished, nothing is written
+        record(push, Faulty(5, fault), "local/nothing", episodes=9, progress=False)
+    assert "local/nothing" not in SOURCES["local"].names()
+
+
+def test_action_that_is_not_finite_is_named_and_not_taken() -> None:
+    calls, environment = iter(range(200)), Faulty(0, unplug)
+    with pytest.raises(InputError, match=r"the policy.*nan"):
+        record(lambda o: push(o) * (1.0 if next(calls) < 120 else np.nan), environment, "local/nan", episodes=9)
+    assert environment.steps == 120
+    assert decision_rnn.open_dataset("local/nan").store.num_episodes == 1
+
+
+def test_interrupt_while_an_episode_is_written_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = writing._rows
+
+    def interrupted(episode: Episode) -> np.ndarray:
+        interrupt()
+        interrupt()
+        return rows(episode)
+
+    monkeypatch.setattr(writing, "_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        record(push, CAR, "local/while-written", episodes=5, progress=False)
+    assert decision_rnn.open_dataset("local/while-written").store.num_episodes == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_append_goes_on_with_the_next_seed() -> None:
+    whole = record(push, CAR, "local/at-once", episodes=3, seed=7, progress=False).store
+    record(push, Faulty(0, unplug), "local/piecewise", episodes=2, seed=7, progress=False)
+    with pytest.raises(TimeoutError):
+        broken = Faulty(int(whole.episode_lengths[2]) + 5, unplug)
+        record(push, broken, "local/piecewise", episodes=2, seed=7, progress=False, append=True)
+    assert decision_rnn.open_dataset("local/piecewise").store.fingerprint == whole.fingerprint
+    with pytest.raises(InputError, match=r"local/piecewise.*Pendulum-v1.*MountainCarContinuous-v0"):
+        record(lambda observation: np.zeros(1), "Pendulum-v1", "local/piecewise", episodes=1, append=True)
+
+
+def moon(**options: Any) -> gymnasium.Env:
+    return gymnasium.make("Pendulum-v1", g=1.6, **options)
+
+
+def stacked(**options: Any) -> gymnasium.Env:
+    framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1", **options), 3)
+    halved = gymnasium.wrappers.TransformReward(framed, lambda reward: reward / 2)
+    return gymnasium.wrappers.RescaleAction(gymnasium.wrappers.FlattenObservation(halved), -1, 1)
+
+
+@pytest.mark.parametrize(("factory", "kind"), [(moon, "id"), (stacked, "object")])
+def test_environment_of_a_registered_factory_is_evaluated(
+    factory: Any, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"Made{factory.__name__.title()}-v0"
+    monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, factory))
+    dataset = record(spin, name if kind == "id" else gymnasium.make(name), "local/made", episodes=2)
+    assert capsys.readouterr().err == ""  # neither another environment nor without a time limit
+    assert dataset.store.episode_lengths.tolist() == [200, 200]
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="made", progress=False)
+    result = decision_rnn.evaluate(run, -100, episodes=1, processes=1, progress=False)
+    assert result.targets[0].length_mean == 200
+
+
+WRAPPERS = {
+    "stack": lambda env: gymnasium.wrappers.FlattenObservation(gymnasium.wrappers.FrameStackObservation(env, 3)),
+    "NormalizeObservation": lambda env: gymnasium.wrappers.NormalizeObservation(env),
+    "NormalizeReward": lambda env: gymnasium.wrappers.NormalizeReward(env),
+    "ClipAction": lambda env: gymnasium.wrappers.ClipAction(env),
+    "RescaleAction": lambda env: gymnasium.wrappers.RescaleAction(env, -0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_environment_is_recorded_with_its_wrappers(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    wrap = WRAPPERS[kind]
+    dataset = record(spin, wrap(gymnasium.make("Pendulum-v1")), "local/wrapped", episodes=2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search("local/wrapped.*Pendulum-v1.*additional_wrappers", line)
+    by_hand = wrap(gymnasium.make("Pendulum-v1"))
+    for seed, episode in enumerate(dataset.store):
+        observation, _ = by_hand.reset(seed=seed)
+        for t, action in enumerate(episode.actions):
+            np.testing.assert_array_equal(episode.observations[t], observation.astype(np.float32))
+            observation, reward, *_ = by_hand.step(action)
+            assert episode.rewards[t] == reward
+    box, expected = dataset.spec.action_space, by_hand.action_space
+    if kind == "ClipAction":  # without bounds: the range of the data
+        expected = gymnasium.spaces.Box(dataset.store.actions.min(0), dataset.store.actions.max(0))
+    np.testing.assert_allclose([box.low, box.high], [expected.low, expected.high])
+
+
+class Dial(gymnasium.Env):
+    """An environment that was never registered: the position is the sum of the pushes; episodes end at 1."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    action_space = gymnasium.spaces.Box(0.0, 0.25, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.position = self.np_random.uniform(-1, 0, 1).astype(np.float32)
+        return self.position, {}
+
+    def step(self, action: Any) -> Any:
+        self.position = self.position + np.float32(action)
+        return self.position, 1.0, bool(self.position[0] >= 1), False, {}
+
+
+@pytest.mark.parametrize("limit", [None, 12])
+def test_unregistered_environment_gives_data_of_no_environment(
+    limit: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = gymnasium.wrappers.TimeLimit(Dial(), limit) if limit else Dial()
+    turn = lambda observation: 0.1 + 0 * observation  # noqa: E731
+    dataset = record(turn, environment, "local/dial", episodes=2, seed=3)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert re.search("local/dial.*Dial", first)
+    assert ["has no time limit" in line for line in others] == [True] * (limit is None)
+    assert dataset.store.environment_id is None
+    dial, episode = Dial(), next(iter(dataset.store))
+    observation, _ = dial.reset(seed=3)
+    for t, action in enumerate(episode.actions):
+        np.testing.assert_array_equal(episode.observations[t], observation)
+        observation, *_ = dial.step(action)
+    assert (episode.terminated, episode.truncated) == (limit is None, limit is not None)
+    assert len(episode.actions) == limit if limit else observation[0] >= 1
+    assert record(turn, environment, "local/dial", episodes=2, progress=False, append=True).store.num_episodes == 4
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="dial", progress=False)
+    box = run.agent.provenance.action_space
+    np.testing.assert_array_equal([box.low, box.high], [[0.0], [0.25]])
+    assert run.config.evaluation.episodes == 0
