@@ -1,31 +1,15 @@
-"""The sequence backbones. Importing this package registers the built-in ones."""
+"""The sequence backbones. Importing this package registers every layer in its folder."""
 
-from decision_rnn.backbones import aaren as aaren
-from decision_rnn.backbones import conv as conv
-from decision_rnn.backbones import gru as gru
-from decision_rnn.backbones import h3 as h3
-from decision_rnn.backbones import hgrn as hgrn
-from decision_rnn.backbones import lru as lru
-from decision_rnn.backbones import lstm as lstm
-from decision_rnn.backbones import mamba as mamba
-from decision_rnn.backbones import mingru as mingru
-from decision_rnn.backbones import minlstm as minlstm
-from decision_rnn.backbones import mlp as mlp
-from decision_rnn.backbones import mlstm as mlstm
-from decision_rnn.backbones import retention as retention
-from decision_rnn.backbones import rnn as rnn
-from decision_rnn.backbones import rwkv as rwkv
-from decision_rnn.backbones import s4d as s4d
-from decision_rnn.backbones import scrn as scrn
-from decision_rnn.backbones import slstm as slstm
-from decision_rnn.backbones import transformer as transformer
-from decision_rnn.backbones.config import BACKBONES as BACKBONES
-from decision_rnn.backbones.config import BackboneConfig as BackboneConfig
-from decision_rnn.backbones.config import register_backbone as register_backbone
-from decision_rnn.backbones.config import registered as registered
-from decision_rnn.backbones.config import registered_names as registered_names
+import importlib
+import pkgutil
+
+from decision_rnn.backbones.contract import BACKBONES as BACKBONES
+from decision_rnn.backbones.contract import BackboneConfig as BackboneConfig
 from decision_rnn.backbones.contract import SequenceMixer as SequenceMixer
 from decision_rnn.backbones.contract import State as State
+from decision_rnn.backbones.contract import register_backbone as register_backbone
+from decision_rnn.backbones.contract import registered as registered
+from decision_rnn.backbones.contract import registered_names as registered_names
 from decision_rnn.backbones.contract import reset_rows as reset_rows
 from decision_rnn.backbones.contract import select_rows as select_rows
 from decision_rnn.backbones.matching import count_parameters as count_parameters
@@ -33,3 +17,6 @@ from decision_rnn.backbones.matching import match_parameters as match_parameters
 from decision_rnn.backbones.stack import Backbone as Backbone
 from decision_rnn.backbones.time_scales import FadingConfig as FadingConfig
 from decision_rnn.backbones.time_scales import memory_exceeds as memory_exceeds
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

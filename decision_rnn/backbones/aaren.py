@@ -15,16 +15,14 @@ triple.
 """
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, BackboneConfig, PositiveInt, check_multiple, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
-from decision_rnn.backbones.ops.recurrence import linear_recurrence, running_max
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone
+from decision_rnn.backbones.ops.recurrence import weighted_sums, weighted_sums_step
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class AarenConfig(BackboneConfig):
+@options
+class AarenConfig(HeadsConfig):
     """Aaren, "Attention as an RNN".
 
     Attributes:
@@ -32,55 +30,36 @@ class AarenConfig(BackboneConfig):
     """
 
     name: str = "aaren"
-    heads: PositiveInt = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_multiple(self.width, self.heads)
 
 
 @register_backbone(AarenConfig)
-class Aaren(SequenceMixer):
+class Aaren(Layer):
     """State: the maximum m, (batch, heads), minus infinity before the first step; and a followed by c,
     (batch, heads, head width + 1)."""
 
     forgets_slowly = True
 
     def __init__(self, config: AarenConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.query = nn.Parameter(torch.randn(config.heads, config.width // config.heads))
+        heads, size = config.heads, config.width // config.heads
+        super().__init__((heads,), (heads, size + 1), start=(-torch.inf, 0))
+        self.query = nn.Parameter(torch.randn(heads, size))
         self.kv = nn.Linear(config.width, 2 * config.width)
         self.output = nn.Linear(config.width, config.width)
 
-    def initial_state(self, batch_size: int) -> State:
-        heads, width = self.query.shape
-        return (
-            self.query.new_full((batch_size, heads), -torch.inf),
-            self.query.new_zeros(batch_size, heads, width + 1),
-        )
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        before, sums = self.initial_state(len(x)) if state is None else state
-        score, value = self._score_and_value(x)
-        top, earlier = running_max(score, before, reset)
-        decay = torch.exp(earlier - top).unsqueeze(-1).expand_as(value)  # zero at resets, where `earlier` is -inf
-        drive = value * torch.exp(score - top).unsqueeze(-1)
-        sums = linear_recurrence(decay.flatten(2), drive.flatten(2), sums.flatten(1)).unflatten(2, (self.heads, -1))
-        return self._output(sums), (top[:, -1].clone(), sums[:, -1].clone())
+        top, sums = state or self.initial_state(len(x))
+        sums, maxima, _ = weighted_sums(*self._score_and_value(x), top.unsqueeze(-1), sums, reset)
+        return self._output(sums), (maxima[:, -1, :, 0].clone(), sums[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        before, sums = state
-        score, value = self._score_and_value(x)
-        top = torch.maximum(before, score).detach()
-        sums = sums * torch.exp(before - top).unsqueeze(-1) + value * torch.exp(score - top).unsqueeze(-1)
-        return self._output(sums), (top, sums)
+        sums, top = weighted_sums_step(*self._score_and_value(x), state[0].unsqueeze(-1), state[1])
+        return self._output(sums), (top.squeeze(-1), sums)
 
     def _score_and_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """s, (..., heads), and v followed by a 1, (..., heads, head width + 1), in float32 also under autocast."""
-        key, value = self.kv(x).to(self.query.dtype).unflatten(-1, (2, self.heads, -1)).unbind(-3)
-        score = (key * self.query).sum(-1) * self.query.shape[-1] ** -0.5
-        return score, torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+        """s, (..., heads, 1), and v followed by a 1, (..., heads, head width + 1), in float32 also under autocast."""
+        key, value = self.kv(x).to(self.query.dtype).unflatten(-1, (2, len(self.query), -1)).unbind(-3)
+        score = (key * self.query).sum(-1, keepdim=True) * self.query.shape[-1] ** -0.5
+        return score, torch.cat([value, torch.ones_like(score)], dim=-1)
 
     def _output(self, sums: Tensor) -> Tensor:
         return self.output((sums[..., :-1] / sums[..., -1:]).flatten(-2))

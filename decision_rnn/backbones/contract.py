@@ -1,4 +1,4 @@
-"""The interface of a sequence layer.
+"""The interface of a sequence layer, the options that all share, and the registry of backbones.
 
 The contract, which `decision_rnn.testing.check_mixer` and tests/contract/ check: `forward` over T steps, T calls of
 `step`, and any split of the T steps into chunks with the state carried give the same outputs, final state and
@@ -6,12 +6,18 @@ gradients, with resets anywhere.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, TypeVar, dataclass_transform
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
+
+from decision_rnn.utils.parsing import STRICT, NonNegativeFloat
+from decision_rnn.utils.parsing import PositiveInt as PositiveInt
+from decision_rnn.utils.registry import Class, Registry
 
 State = tuple[Tensor, ...]
 """A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
@@ -64,6 +70,29 @@ class SequenceMixer(nn.Module, ABC):
         return learning_rate
 
 
+class Layer(SequenceMixer):
+    """A mixer whose state and recurrent parameters are declared.
+
+    Args:
+        shapes: The shape of each part of the state, without the batch.
+        start: The number with which each part begins; 0 if left out.
+    """
+
+    recurrent_names: ClassVar[tuple[str, ...]] = ()
+    """Names of the recurrent parameters; one that the module lacks is skipped."""
+
+    def __init__(self, *shapes: tuple[int, ...], start: tuple[float, ...] = ()) -> None:
+        super().__init__()
+        self.state_parts = list(zip(shapes, start or [0.0] * len(shapes), strict=True))
+
+    def initial_state(self, batch_size: int) -> State:
+        like = next(self.parameters())
+        return tuple(like.new_full((batch_size, *shape), number) for shape, number in self.state_parts)
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        return [part for name in self.recurrent_names if (part := getattr(self, name, None)) is not None]
+
+
 def steps(
     module: SequenceMixer, x: Tensor, state: State | None = None, reset: Tensor | None = None
 ) -> tuple[Tensor, State]:
@@ -94,3 +123,70 @@ def reset_rows(state: State, initial: State, reset: Tensor) -> State:
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """Turn autocast off on the device of x; without autocast nothing, which saves ten microseconds a step."""
     return torch.autocast(x.device.type, enabled=False) if torch.is_autocast_enabled(x.device.type) else nullcontext()
+
+
+Kernel = Annotated[int, Field(ge=2)]
+Config = TypeVar("Config")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def options(cls: type[Config]) -> type[Config]:
+    """Class decorator: a frozen dataclass whose values pydantic checks."""
+    return dataclass(frozen=True, kw_only=True, config=STRICT)(cls)  # type: ignore[return-value]
+
+
+@options
+class BackboneConfig:
+    """The part of a backbone's configuration that all backbones share.
+
+    Attributes:
+        name: The sequence mixer's name.
+        width: Channels of the residual stream.
+        layers: Number of blocks of mixer and MLP.
+        mlp_ratio: Hidden width of the MLP as a multiple of `width`; 0 for no MLP.
+        dropout: Probability of dropping a channel of the embedding and of each residual branch.
+        norm: `layer`, LayerNorm, or `rms`, RMSNorm, for all norms of the stack.
+        convolution: Kernel size, in steps, of a causal convolution in front of every mixer; 0 for none.
+    """
+
+    name: str
+    width: PositiveInt = 128
+    layers: PositiveInt = 3
+    mlp_ratio: NonNegativeFloat = 4.0
+    dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
+    norm: Literal["layer", "rms"] = "layer"
+    convolution: Literal[0] | Kernel = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, naming the key, if values exclude each other; subclasses extend it."""
+        for key in ("mlp_ratio", "expansion"):
+            if (ratio := getattr(self, key, 0)) and round(self.width * ratio) < 1:
+                raise ValueError(f"backbone.{key} {ratio} leaves no channel of backbone.width {self.width}")
+
+
+@options
+class HeadsConfig(BackboneConfig):
+    """The part of a configuration that layers share whose channels are divided into heads.
+
+    Attributes:
+        heads: Number of heads, which must divide `width`.
+    """
+
+    heads: PositiveInt = 4
+    rotary: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        factor = 2 * self.heads if self.rotary else self.heads
+        if self.width % factor:
+            raise ValueError(f"backbone.width {self.width} must be a multiple of {factor}, for backbone.heads")
+
+
+BACKBONES: Registry[BackboneConfig] = Registry("backbone")
+registered = BACKBONES.registered
+registered_names = BACKBONES.names
+
+
+def register_backbone(config: type[BackboneConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register a mixer under the name in its configuration class; see `Registry.register`."""
+    return BACKBONES.register(config)

@@ -13,16 +13,17 @@ all with the same filter. The block's MLP has ReLU rather than GELU, and positio
 `agent.timestep_embedding`.
 """
 
-from typing import Annotated
+from typing import Any
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, BackboneConfig, register_backbone
-from decision_rnn.backbones.convolution import CausalConvolution
+from decision_rnn.backbones.contract import BackboneConfig, Kernel, Layer, State, options, register_backbone
+from decision_rnn.backbones.ops.recurrence import first_order
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class ConvConfig(BackboneConfig):
     """Conv, "Decision ConvFormer".
 
@@ -31,7 +32,29 @@ class ConvConfig(BackboneConfig):
     """
 
     name: str = "conv"
-    kernel: Annotated[int, Field(ge=2)] = 6
+    kernel: Kernel = 6
+
+
+class CausalConvolution(Layer):
+    """A causal depthwise convolution, which a block may also have in front of its mixer.
+
+    State: the last `kernel` - 1 inputs, oldest first, (batch, kernel - 1, width).
+    """
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__((kernel - 1, width))
+        bound = kernel**-0.5  # the initialisation of torch.nn.Conv1d
+        self.weight = nn.Parameter(torch.empty(width, kernel).uniform_(-bound, bound))  # oldest step first
+        self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        (past,) = state or self.initial_state(len(x))
+        y, past = convolve(self.weight, self.bias, x, past, reset)
+        return y, (past,)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, past = convolve_step(self.weight, self.bias, x, state[0])
+        return y, (past,)
 
 
 @register_backbone(ConvConfig)
@@ -40,3 +63,56 @@ class Conv(CausalConvolution):
 
     def __init__(self, config: ConvConfig) -> None:
         super().__init__(config.width, config.kernel)
+
+
+def convolve(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The convolution of x, (batch, time, width), with `weight`, (width, kernel), the oldest step first; and the last
+    inputs. `past`: the inputs before, (batch, kernel - 1, width)."""
+    time, kernel = x.shape[1], weight.shape[1]
+    inputs = torch.cat([past, x.to(weight.dtype)], dim=1)
+    after, masks = inputs[:, time:], None
+    if reset is None:
+        after = after.clone()
+    else:
+        episode = F.pad(reset.cumsum(1), (kernel - 1, 0))
+        same = episode.unfold(1, kernel, 1) == episode[:, kernel - 1 :, None]  # (batch, time, kernel)
+        masks = same.permute(2, 0, 1).unsqueeze(3).to(weight.dtype)
+        after = after * (episode[:, time:] == episode[:, -1:]).unsqueeze(2)
+    return _Convolution.apply(inputs, masks, weight, bias), after
+
+
+def convolve_step(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of `convolve`: x, (batch, width)."""
+    inputs = torch.cat([past, x.to(past.dtype).unsqueeze(1)], dim=1)
+    return (inputs * weight.T).sum(1) + bias, inputs[:, 1:]
+
+
+class _Convolution(torch.autograd.Function):
+    """Every tap adds to the output in place, and to the gradient of the inputs; on a CPU faster than torch's
+    convolution, which wants time last, and than autograd, which makes a tensor of all steps for every tap."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, masks: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs, masks, weight)
+        *earlier, present = _taps(inputs, weight)
+        y = torch.addcmul(bias, present, weight[:, -1])
+        for j, tap in enumerate(earlier):
+            y.addcmul_(tap if masks is None else tap * masks[j], weight[:, j])
+        return y
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,), (inputs, masks, weight) = grads, ctx.saved_tensors
+        grad_inputs, grad_weight = torch.zeros_like(inputs), torch.empty_like(weight)
+        for j, (tap, grad_tap) in enumerate(zip(_taps(inputs, weight), _taps(grad_inputs, weight), strict=True)):
+            masked = grad if masks is None or j == len(masks) - 1 else grad * masks[j]
+            grad_tap.addcmul_(masked, weight[:, j])
+            grad_weight[:, j] = (masked * tap).sum((0, 1))
+        return grad_inputs, None, grad_weight, grad.sum((0, 1))
+
+
+def _taps(inputs: Tensor, weight: Tensor) -> list[Tensor]:
+    """x at t - kernel + 1, ..., t, each (batch, time, width), from the last inputs and x."""
+    kernel = weight.shape[1]
+    return [inputs[:, j : inputs.shape[1] - kernel + 1 + j] for j in range(kernel)]

@@ -13,16 +13,14 @@ time_scales.py.
 """
 
 import torch
-from pydantic.dataclasses import dataclass
-from torch import Tensor, nn
+from torch import nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import State
+from decision_rnn.backbones.contract import options, register_backbone
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.backbones.torch_rnn import TorchRNN
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class GRUConfig(FadingConfig):
     """GRU, "Learning Phrase Representations using RNN Encoder-Decoder"."""
 
@@ -33,11 +31,9 @@ class GRUConfig(FadingConfig):
 class GRU(TorchRNN):
     """State: h, (batch, width)."""
 
+    cell_step = staticmethod(torch.gru_cell)
+
     def __init__(self, config: GRUConfig) -> None:
         super().__init__(nn.GRU(config.width, config.width, batch_first=True))
         with torch.no_grad():  # torch adds two biases
             self.cell.bias_ih_l0[config.width : 2 * config.width] += config.forget_gate_bias(config.width)
-
-    def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h = torch.gru_cell(x, state[0], *self.cell.all_weights[0])
-        return h, (h,)

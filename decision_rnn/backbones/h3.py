@@ -16,20 +16,16 @@ out.
 """
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import torch
-from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
-from decision_rnn.backbones.convolution import convolve, convolve_step
+from decision_rnn.backbones.contract import Kernel, Layer, State, options, register_backbone
+from decision_rnn.backbones.conv import convolve, convolve_step
 from decision_rnn.backbones.s4d import DiagonalStateSpace, S4DConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class H3Config(S4DConfig):
     """H3, "Hungry Hungry Hippos".
 
@@ -38,29 +34,25 @@ class H3Config(S4DConfig):
     """
 
     name: str = "h3"
-    kernel: Annotated[int, Field(ge=2)] = 4
+    kernel: Kernel = 4
 
 
 @register_backbone(H3Config)
-class H3(SequenceMixer):
+class H3(Layer):
     """State: the last kernel - 1 k, oldest first, (batch, kernel - 1, width), and the diagonal state space's: real and
     imaginary parts, each (batch, width, state_size / 2)."""
 
     def __init__(self, config: H3Config) -> None:
-        super().__init__()
-        bound = config.kernel**-0.5  # the initialisation of torch.nn.Conv1d
-        self.qkv = nn.Linear(config.width, 3 * config.width)
-        self.shift = nn.Parameter(torch.empty(config.width, config.kernel).uniform_(-bound, bound))  # oldest step first
+        width, bound = config.width, config.kernel**-0.5  # the initialisation of torch.nn.Conv1d
+        super().__init__((config.kernel - 1, width), *[(width, config.state_size // 2)] * 2)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.shift = nn.Parameter(torch.empty(width, config.kernel).uniform_(-bound, bound))  # oldest step first
         self.diagonal = DiagonalStateSpace(config)
-        self.d = nn.Parameter(torch.randn(config.width))
-        self.output = nn.Linear(config.width, config.width)
-
-    def initial_state(self, batch_size: int) -> State:
-        width, kernel = self.shift.shape
-        return self.shift.new_zeros(batch_size, kernel - 1, width), *self.diagonal.initial_state(batch_size)
+        self.d = nn.Parameter(torch.randn(width))
+        self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        past, *before = self.initial_state(len(x)) if state is None else state
+        past, *before = state or self.initial_state(len(x))
         q, k, v = self._project(x)
         k, past = convolve(self.shift, torch.zeros_like(self.d), k, past, reset)
         p = k * v
@@ -68,11 +60,10 @@ class H3(SequenceMixer):
         return self.output(q * (s + self.d * p)), (past, *after)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        past, *before = state
         q, k, v = self._project(x)
-        k, past = convolve_step(self.shift, torch.zeros_like(self.d), k, past)
+        k, past = convolve_step(self.shift, torch.zeros_like(self.d), k, state[0])
         p = k * v
-        s, after = self.diagonal.step(p, tuple(before))
+        s, after = self.diagonal.step(p, state[1:])
         return self.output(q * (s + self.d * p)), (past, *after)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
@@ -82,7 +73,6 @@ class H3(SequenceMixer):
         """That of the diagonal state space, at most 1e-3."""
         return self.diagonal.recurrent_learning_rate(learning_rate)
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """q, k and v, (..., width), in float32 also under autocast."""
-        q, k, v = self.qkv(x).to(self.d.dtype).chunk(3, dim=-1)
-        return q, k, v
+        return self.qkv(x).to(self.d.dtype).chunk(3, dim=-1)

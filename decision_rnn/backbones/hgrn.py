@@ -18,20 +18,18 @@ authors' code, as is theta's start.
 """
 
 import math
-from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import Layer, SequenceMixer, State, options, register_backbone
+from decision_rnn.backbones.ops.planes import product
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class HGRNConfig(FadingConfig):
     """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling".
 
@@ -44,19 +42,20 @@ class HGRNConfig(FadingConfig):
 
 
 @register_backbone(HGRNConfig)
-class HGRN(SequenceMixer):
+class HGRN(Layer):
     """State: the real and, with `complex`, the imaginary part of h, each (batch, width)."""
 
+    recurrent_names = ("theta", "rise")
     rise: nn.Parameter | None
 
     def __init__(self, config: HGRNConfig) -> None:
-        super().__init__()
-        width, self.planes = config.width, 1 + config.complex
-        self.sizes = (width, self.planes * width, self.planes * width)  # f, c and g
+        width, planes = config.width, 1 + config.complex
+        super().__init__(*[(width,)] * planes)
+        self.sizes = (width, planes * width, planes * width)  # f, c and g
         self.input = nn.Linear(width, sum(self.sizes))
         self.theta = nn.Parameter(10_000.0 ** (-2 * torch.arange(width) / width)) if config.complex else None
-        self.norm = nn.LayerNorm(self.planes * width)
-        self.output = nn.Linear(self.planes * width, width)
+        self.norm = nn.LayerNorm(planes * width)
+        self.output = nn.Linear(planes * width, width)
         self.register_parameter("rise", None)
         self.below: tuple[HGRN, ...] = ()  # in a tuple, since it is not a part of this module
         self.depth, self.layers, self.init_half_life = 0, config.layers, config.init_half_life
@@ -77,16 +76,11 @@ class HGRN(SequenceMixer):
         with torch.no_grad():
             self.input.bias[: self.sizes[0]] = torch.log((1 - bound - forgotten) / forgotten)
 
-    def initial_state(self, batch_size: int) -> State:
-        zeros = self.norm.weight.new_zeros(batch_size, self.sizes[0])
-        return tuple(zeros.clone() for _ in range(self.planes))
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        state = self.initial_state(len(x)) if state is None else state
+        state = state or self.initial_state(len(x))
         decay, drive, gate = self._project(x)
         if self.theta is None:
-            h = linear_recurrence(decay[0], drive[0], state[0], reset)
-            parts: State = (h,)
+            parts: State = (linear_recurrence(decay[0], drive[0], state[0], reset),)
         else:
             h = linear_recurrence(torch.complex(*decay), torch.complex(*drive), torch.complex(*state), reset)
             parts = h.real, h.imag
@@ -94,18 +88,9 @@ class HGRN(SequenceMixer):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         decay, drive, gate = self._project(x)
-        if self.theta is None:
-            parts: State = (decay[0] * state[0] + drive[0],)
-        else:
-            (real, imag), (decay_real, decay_imag), (drive_real, drive_imag) = state, decay, drive
-            parts = (
-                decay_real * real - decay_imag * imag + drive_real,
-                decay_real * imag + decay_imag * real + drive_imag,
-            )
+        kept = (decay[0] * state[0],) if self.theta is None else product(decay, state)
+        parts = tuple(part + new for part, new in zip(kept, drive, strict=True))
         return self._output(parts, gate), parts
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return [part for part in (self.theta, self.rise) if part is not None]
 
     def lower_bound(self) -> Tensor | float:
         """gamma, (width,); 0 in the first layer."""
@@ -115,16 +100,13 @@ class HGRN(SequenceMixer):
         return below + (1 - below) * torch.sigmoid(self.rise)
 
     def _project(self, x: Tensor) -> tuple[State, State, Tensor]:
-        """The real and imaginary parts of the decay and of (1 - lambda) c, (..., width), and the output gate.
-
-        In float32 also under autocast.
-        """
+        """The planes of the decay and of (1 - lambda) c, (..., width), and the output gate, always in float32."""
         forget, candidate, gate = self.input(x).to(self.norm.weight.dtype).split(self.sizes, dim=-1)
         free = 1 - self.lower_bound()
         forgotten = free * torch.sigmoid(-forget)  # without the cancellation of 1 - lambda
         keep = 1 - free + free * torch.sigmoid(forget)
         decay = (keep,) if self.theta is None else (keep * torch.cos(self.theta), keep * torch.sin(self.theta))
-        drive = tuple(forgotten * part for part in F.silu(candidate).chunk(self.planes, dim=-1))
+        drive = tuple(forgotten * part for part in F.silu(candidate).chunk(len(decay), dim=-1))
         return decay, drive, F.silu(gate)
 
     def _output(self, parts: State, gate: Tensor) -> Tensor:

@@ -19,25 +19,20 @@ states as the residual stream has channels.
 """
 
 import math
-from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, PositiveInt, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import Layer, PositiveInt, State, options, register_backbone
+from decision_rnn.backbones.ops.planes import Planes, product
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
-PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
-"""Names of lambda's two parameters in each parametrisation."""
 
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class LRUConfig(FadingConfig):
     """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
 
@@ -50,29 +45,36 @@ class LRUConfig(FadingConfig):
 
     name: str = "lru"
     state_size: PositiveInt | None = None
-    max_phase: Annotated[float, Field(gt=0)] = math.pi / 10
+    max_phase: PositiveFloat = math.pi / 10
     parametrization: Literal["stable", "exponential", "plain"] = "stable"
     normalization: bool = True
 
 
 @register_backbone(LRUConfig)
-class LRU(SequenceMixer):
+class LRU(Layer):
     """State: the real and imaginary parts of h, each (batch, state_size)."""
 
+    nu_log: nn.Parameter
+    theta_log: nn.Parameter
+    nu: nn.Parameter
+    theta: nn.Parameter
+    real: nn.Parameter
+    imag: nn.Parameter
+
+    recurrent_names = ("nu_log", "theta_log", "nu", "theta", "real", "imag", "gamma_log", "b")
+
     def __init__(self, config: LRUConfig) -> None:
-        super().__init__()
-        width = config.width
-        size = width if config.state_size is None else config.state_size
+        width, size = config.width, config.state_size or config.width
+        super().__init__((size,), (size,))
         decay = config.decay(size)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
-        self.parametrization = config.parametrization
-        nu = -torch.log(decay)
-        start = {
-            "stable": (torch.log(nu), torch.log(phase)),
-            "exponential": (nu, phase),
-            "plain": (decay * torch.cos(phase), decay * torch.sin(phase)),
+        nu, self.parametrization = -torch.log(decay), config.parametrization
+        start: dict[str, Tensor] = {  # lambda's two parameters
+            "stable": {"nu_log": torch.log(nu), "theta_log": torch.log(phase)},
+            "exponential": {"nu": nu, "theta": phase},
+            "plain": {"real": decay * torch.cos(phase), "imag": decay * torch.sin(phase)},
         }[config.parametrization]
-        for name, value in zip(PLANES[config.parametrization], start, strict=True):
+        for name, value in start.items():
             self.register_parameter(name, nn.Parameter(value.float()))
         self.gamma_log = nn.Parameter(0.5 * torch.log1p(-(decay**2)).float()) if config.normalization else None
         # Real and imaginary parts are interleaved, as in the memory of a complex tensor.
@@ -80,46 +82,28 @@ class LRU(SequenceMixer):
         self.c = nn.Parameter(torch.randn(width, size, 2) / math.sqrt(size))
         self.d = nn.Parameter(torch.randn(width))
 
-    def initial_state(self, batch_size: int) -> State:
-        return self.b.new_zeros(batch_size, len(self.b)), self.b.new_zeros(batch_size, len(self.b))
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        initial = torch.complex(*(self.initial_state(len(x)) if state is None else state))
+        initial = torch.complex(*(state or self.initial_state(len(x))))
         h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, reset)
         return self._output(torch.view_as_real(h), x), (h[:, -1].real.clone(), h[:, -1].imag.clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        real, imag = state
-        decay_real, decay_imag = self._decay()
-        drive_real, drive_imag = self._drive(x).unbind(-1)
-        real, imag = (
-            decay_real * real - decay_imag * imag + drive_real,
-            decay_real * imag + decay_imag * real + drive_imag,
-        )
+        kept = product(self._decay(), state)
+        real, imag = (part + new for part, new in zip(kept, self._drive(x).unbind(-1), strict=True))
         return self._output(torch.stack((real, imag), dim=-1), x), (real, imag)
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        gamma = () if self.gamma_log is None else (self.gamma_log,)
-        return *self._planes(), *gamma, self.b
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:
         """Half the rate of the others (appendix B: lower; the half is `lr_factor` of Zucchet's minimal-LRU)."""
         return 0.5 * learning_rate
 
-    def _planes(self) -> tuple[nn.Parameter, nn.Parameter]:
-        first, second = (getattr(self, name) for name in PLANES[self.parametrization])
-        return first, second
-
-    def _decay(self) -> tuple[Tensor, Tensor]:
+    def _decay(self) -> Planes:
         """The real and imaginary parts of lambda, each (state_size,)."""
-        first, second = self._planes()
         if self.parametrization == "plain":
-            return first, second
-        if self.parametrization == "stable":
-            magnitude, phase = torch.exp(-torch.exp(first)), torch.exp(second)
-        else:
-            magnitude, phase = torch.exp(-first), second
-        return magnitude * torch.cos(phase), magnitude * torch.sin(phase)
+            return self.real, self.imag
+        stable = self.parametrization == "stable"
+        nu, theta = (torch.exp(self.nu_log), torch.exp(self.theta_log)) if stable else (self.nu, self.theta)
+        magnitude = torch.exp(-nu)
+        return magnitude * torch.cos(theta), magnitude * torch.sin(theta)
 
     def _drive(self, x: Tensor) -> Tensor:
         """gamma * B x, (..., state_size, 2), in float32 also under autocast."""

@@ -20,16 +20,14 @@ Slices are computed by torch_rnn.py; with peepholes, which torch lacks, by one `
 
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import State, steps
+from decision_rnn.backbones.contract import State, options, register_backbone, steps, without_autocast
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.backbones.torch_rnn import TorchRNN
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class LSTMConfig(FadingConfig):
     """LSTM, "Long Short-Term Memory".
 
@@ -45,26 +43,27 @@ class LSTMConfig(FadingConfig):
 class LSTM(TorchRNN):
     """State: h and c, each (batch, width)."""
 
+    cell_step = staticmethod(torch.lstm_cell)
+
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__(nn.LSTM(config.width, config.width, batch_first=True))
-        shift = config.forget_gate_bias(config.width)
+        shift, bound = config.forget_gate_bias(config.width), config.width**-0.5  # as for all weights of torch.nn.LSTM
         with torch.no_grad():  # torch adds two biases
             self.cell.bias_ih_l0[: 2 * config.width] += torch.cat([-shift, shift])
-        bound = config.width**-0.5  # as for all weights of torch.nn.LSTM
-        self.peepholes = (
-            nn.Parameter(torch.empty(3, config.width).uniform_(-bound, bound)) if config.peepholes else None
-        )
+        peepholes = torch.empty(3, config.width).uniform_(-bound, bound) if config.peepholes else None
+        self.peepholes = None if peepholes is None else nn.Parameter(peepholes)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         return super().forward(x, state, reset) if self.peepholes is None else steps(self, x, state, reset)
 
-    def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         if self.peepholes is None:
-            h, c = torch.lstm_cell(x, state, *self.cell.all_weights[0])
-            return h, (h, c)
+            return super().step(x, state)
         (h, c), (peep_i, peep_f, peep_o) = state, self.peepholes
         weight, recurrent, bias, recurrent_bias = self.cell.all_weights[0]
-        i, f, g, o = (F.linear(x, weight, bias) + F.linear(h, recurrent, recurrent_bias)).chunk(4, dim=-1)
-        c = torch.sigmoid(f + peep_f * c) * c + torch.sigmoid(i + peep_i * c) * torch.tanh(g)
-        h = torch.sigmoid(o + peep_o * c) * torch.tanh(c)
+        with without_autocast(x):
+            gates = F.linear(x.to(h.dtype), weight, bias) + F.linear(h, recurrent, recurrent_bias)
+            i, f, g, o = gates.chunk(4, dim=-1)
+            c = torch.sigmoid(f + peep_f * c) * c + torch.sigmoid(i + peep_i * c) * torch.tanh(g)
+            h = torch.sigmoid(o + peep_o * c) * torch.tanh(c)
         return h, (h, c)

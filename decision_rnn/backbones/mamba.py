@@ -19,23 +19,20 @@ on chip.
 """
 
 import math
-from collections.abc import Iterable
-from typing import Annotated
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, PositiveInt, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
-from decision_rnn.backbones.convolution import convolve, convolve_step
+from decision_rnn.backbones.contract import Kernel, Layer, PositiveInt, State, options, register_backbone
+from decision_rnn.backbones.conv import convolve, convolve_step
 from decision_rnn.backbones.ops.selective_scan import selective_scan
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class MambaConfig(FadingConfig):
     """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
 
@@ -46,27 +43,26 @@ class MambaConfig(FadingConfig):
     """
 
     name: str = "mamba"
-    expansion: Annotated[float, Field(gt=0)] = 2.0
+    expansion: PositiveFloat = 2.0
     state_size: PositiveInt = 16
-    kernel: Annotated[int, Field(ge=2)] = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if round(self.width * self.expansion) < 1:
-            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
+    kernel: Kernel = 4
 
 
 @register_backbone(MambaConfig)
-class Mamba(SequenceMixer):
+class Mamba(Layer):
     """State: the last kernel - 1 inputs of the convolution, oldest first, (batch, kernel - 1, inner), and h,
     (batch, inner, state_size)."""
 
+    recurrent_names = (
+        "a_log",
+    )  # at the full rate; the authors' code decays neither A nor D, but D, a vector, has no decay
+
     def __init__(self, config: MambaConfig) -> None:
-        super().__init__()
         inner, rank = round(config.width * config.expansion), math.ceil(config.width / 16)
-        self.kernel, self.sizes = config.kernel, (rank, config.state_size, config.state_size)
+        super().__init__((config.kernel - 1, inner), (inner, config.state_size))
+        self.sizes = (rank, config.state_size, config.state_size)
         self.input = nn.Linear(config.width, 2 * inner, bias=False)
-        self.convolution = nn.Conv1d(inner, inner, config.kernel, groups=inner)
+        self.convolution: Any = nn.Conv1d(inner, inner, config.kernel, groups=inner)
         self.selection = nn.Linear(inner, sum(self.sizes), bias=False)
         self.dt = nn.Linear(rank, inner)
         self.a_log = nn.Parameter(torch.arange(1.0, config.state_size + 1).log().repeat(inner, 1))
@@ -76,46 +72,31 @@ class Mamba(SequenceMixer):
         with torch.no_grad():
             self.dt.bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # the inverse of softplus
 
-    def initial_state(self, batch_size: int) -> State:
-        inner, size = self.a_log.shape
-        return self.a_log.new_zeros(batch_size, self.kernel - 1, inner), self.a_log.new_zeros(batch_size, inner, size)
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        past, h = self.initial_state(len(x)) if state is None else state
+        past, h = state or self.initial_state(len(x))
         u, gate = self._inputs(x)
-        v, past = convolve(*self._filter(), u, past, reset)
-        v = F.silu(v)
-        dt, b, c = self._select(v)
+        v, past = convolve(self.convolution.weight[:, 0], self.convolution.bias, u, past, reset)
+        v, dt, b, c = self._select(v)
         y, h = selective_scan(dt, -torch.exp(self.a_log), dt * v, b, c, h, reset)
         return self._output(y, v, gate), (past, h)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past, h = state
         u, gate = self._inputs(x)
-        v, past = convolve_step(*self._filter(), u, past)
-        v = F.silu(v)
-        dt, b, c = self._select(v)
+        v, past = convolve_step(self.convolution.weight[:, 0], self.convolution.bias, u, past)
+        v, dt, b, c = self._select(v)
         h = torch.exp(dt.unsqueeze(-1) * -torch.exp(self.a_log)) * h + (dt * v).unsqueeze(-1) * b.unsqueeze(-2)
         return self._output((h * c.unsqueeze(-2)).sum(-1), v, gate), (past, h)
 
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """A only, at the full rate. The authors' code decays neither A nor D; D, a vector, has no decay anyway."""
-        return (self.a_log,)
-
-    def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _inputs(self, x: Tensor) -> tuple[Tensor, ...]:
         """u and z, in float32 also under autocast."""
-        u, gate = self.input(x).to(self.a_log.dtype).chunk(2, dim=-1)
-        return u, gate
+        return self.input(x).to(self.a_log.dtype).chunk(2, dim=-1)
 
-    def _filter(self) -> tuple[Tensor, Tensor]:
-        """The convolution's weight, (inner, kernel), and bias."""
-        assert self.convolution.bias is not None
-        return self.convolution.weight[:, 0], self.convolution.bias
-
-    def _select(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """dt, (..., inner), and B and C, (..., state_size)."""
+    def _select(self, v: Tensor) -> tuple[Tensor, ...]:
+        """v, dt, (..., inner), and B and C, (..., state_size), from the convolution."""
+        v = F.silu(v)
         rank, b, c = self.selection(v).to(v.dtype).split(self.sizes, dim=-1)
-        return F.softplus(self.dt(rank).to(v.dtype)), b, c
+        return v, F.softplus(self.dt(rank).to(v.dtype)), b, c
 
     def _output(self, y: Tensor, v: Tensor, gate: Tensor) -> Tensor:
         return self.output(F.silu(gate) * torch.addcmul(y, v, self.d))

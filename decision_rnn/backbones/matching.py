@@ -5,20 +5,22 @@ exchanges the stack, whose size is the same on every dataset. The embeddings and
 backbones and grow with the dataset's observations and actions.
 """
 
+import contextlib
+import sys
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import nn
 
-from decision_rnn.backbones.config import BackboneConfig
+from decision_rnn.backbones.contract import BackboneConfig
 from decision_rnn.backbones.stack import Backbone
 
 TOLERANCE = 0.1
 """Largest relative deviation from the requested number of parameters: heads restrict the possible widths."""
 
-LARGEST_WIDTH = 16_384
+WIDTHS = range(1, 16_385)
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -38,45 +40,28 @@ def match_parameters(config: type[BackboneConfig], parameters: int, **options: A
         A configuration with these options and the width found; the smaller of two equally near widths.
 
     Raises:
-        ValueError: If the options are invalid; if the mixer cannot be created on the meta device; or, naming the
-            nearest possible number of parameters, if that is more than a tenth away.
+        ValueError: If the options are invalid; or, naming the nearest possible number of parameters, if that is more
+            than a tenth away.
     """
 
-    def make(width: int) -> BackboneConfig:
-        return config(**options, width=width)
+    def first_valid(widths: Iterable[int]) -> BackboneConfig | None:
+        for width in widths:
+            with contextlib.suppress(ValueError):  # for example, a width that is not a multiple of the heads
+                return config(**options, width=width)
+        return None
 
-    def count(width: int) -> int:
-        backbone = make(width)
-        try:
-            with torch.device("meta"):  # shapes without memory
-                return count_parameters(Backbone(backbone))
-        except RuntimeError as error:  # a mixer whose constructor reads the values of its weights
-            raise ValueError(f"cannot count parameters of {backbone.name}, so give backbone.width: {error}") from None
+    def count(backbone: BackboneConfig | None) -> int:
+        with torch.device("meta"):  # shapes without memory
+            return sys.maxsize if backbone is None else count_parameters(Backbone(backbone))
 
-    limit = 1024
-    widths = _usable_widths(make, 1, limit)
-    while limit < LARGEST_WIDTH and (not widths or count(widths[-1]) < parameters):
-        widths += _usable_widths(make, limit + 1, 2 * limit)
-        limit *= 2
-    if not widths:
-        make(LARGEST_WIDTH)  # raises the error that says what is wrong
-    above = bisect_left(widths, parameters, key=count)
-    nearest = min(widths[max(0, above - 1) : above + 1], key=lambda width: abs(count(width) - parameters))
-    found = count(nearest)
-    if abs(found - parameters) > TOLERANCE * parameters:
+    above = bisect_left(WIDTHS, parameters, key=lambda width: count(first_valid(WIDTHS[width - 1 :])))
+    either = first_valid(reversed(WIDTHS[:above])), first_valid(WIDTHS[above:])
+    nearest = min(either, key=lambda backbone: abs(count(backbone) - parameters))
+    if nearest is None:
+        return config(**options, width=WIDTHS[-1])  # raises the error that says what is wrong
+    if abs(count(nearest) - parameters) > TOLERANCE * parameters:
         raise ValueError(
-            f"backbone.match_parameters {parameters:,} is out of reach of {make(nearest).name} with these options: "
-            f"the nearest possible number is {found:,}, at width {nearest}"
+            f"backbone.match_parameters {parameters:,} is out of reach of {nearest.name} with these options: "
+            f"the nearest possible number is {count(nearest):,}, at width {nearest.width}"
         )
-    return make(nearest)
-
-
-def _usable_widths(make: Callable[[int], BackboneConfig], first: int, last: int) -> list[int]:
-    widths = []
-    for width in range(first, last + 1):
-        try:
-            make(width)
-        except ValueError:  # for example, a width that is not a multiple of the heads
-            continue
-        widths.append(width)
-    return widths
+    return nearest

@@ -26,21 +26,19 @@ candidates, loses precision as the slice grows, and makes the layer take four to
 backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import Layer, State, options, register_backbone
 from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class MinimalConfig(FadingConfig):
     """Options shared by minGRU and minLSTM.
 
@@ -53,25 +51,18 @@ class MinimalConfig(FadingConfig):
             paper's parallel scan in log space, which needs positive candidates.
     """
 
-    expansion: Annotated[float, Field(gt=0)] = 1.0
+    expansion: PositiveFloat = 1.0
     projection: bool = False
     candidate: Literal["positive", "signed"] = "positive"
     scan: Literal["direct", "log"] = "direct"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inner < 1:
-            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
         if self.scan == "log" and self.candidate == "signed":
             raise ValueError("backbone.scan log takes logarithms of candidates: backbone.candidate must be positive")
 
-    @property
-    def inner(self) -> int:
-        """Channels of the recurrent state."""
-        return round(self.width * self.expansion)
 
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class MinGRUConfig(MinimalConfig):
     """minGRU, "Were RNNs All We Needed?"."""
 
@@ -79,45 +70,38 @@ class MinGRUConfig(MinimalConfig):
 
 
 @register_backbone(MinGRUConfig)
-class MinGRU(SequenceMixer):
+class MinGRU(Layer):
     """State: h, (batch, width * expansion)."""
 
-    parts = 2  # pre-activations of a channel: the gates, then the candidate
+    keep_gates: tuple[float, ...] = (-1.0,)
+    """The gates, each with the sign with which its logit keeps the state."""
 
     def __init__(self, config: MinimalConfig) -> None:
-        super().__init__()
-        self.inner = config.inner
+        inner = round(config.width * config.expansion)
+        super().__init__((inner,))
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
-        self.gates = nn.Linear(config.width, self.parts * self.inner)
-        self.shift_bias(self.gates.bias.data, config.forget_gate_bias(self.inner))
-        projected = config.projection or self.inner != config.width
-        self.output = nn.Linear(self.inner, config.width) if projected else nn.Identity()
-
-    def shift_bias(self, bias: Tensor, shift: Tensor) -> None:
-        """Add `shift`, (inner,), to the logits of keeping the state."""
-        bias[: self.inner] -= shift
-
-    def initial_state(self, batch_size: int) -> State:
-        return (self.gates.weight.new_zeros(batch_size, self.inner),)
+        self.gates = nn.Linear(config.width, (len(self.keep_gates) + 1) * inner)  # the candidate comes last
+        shift = torch.cat([sign * config.forget_gate_bias(inner) for sign in self.keep_gates])
+        self.gates.bias.data[: len(shift)] += shift
+        projected = config.projection or inner != config.width
+        self.output = nn.Linear(inner, config.width) if projected else nn.Identity()
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        (initial,) = self.initial_state(len(x)) if state is None else state
+        (initial,) = state or self.initial_state(len(x))
         if self.log_space:
-            *gates, candidate = self.gates(x).to(initial.dtype).chunk(self.parts, dim=-1)
-            odds = log_odds(gates)
-            log_b = F.logsigmoid(odds) + log_positive(candidate)
-            h = log_space_recurrence(F.logsigmoid(-odds), log_b, initial, reset)
+            odds, candidate = self._split(x, initial)
+            log_candidate = torch.where(candidate >= 0, torch.log(F.relu(candidate) + 0.5), F.logsigmoid(candidate))
+            h = log_space_recurrence(F.logsigmoid(-odds), F.logsigmoid(odds) + log_candidate, initial, reset)
         else:
             h = gated_recurrence(self.gates(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        (h,) = state  # float32, also under autocast
-        *gates, candidate = self.gates(x).to(h.dtype).chunk(self.parts, dim=-1)
-        h = torch.lerp(h, candidate if self.signed else positive(candidate), torch.sigmoid(log_odds(gates)))
+        odds, candidate = self._split(x, state[0])
+        h = torch.lerp(state[0], candidate if self.signed else positive(candidate), torch.sigmoid(odds))
         return self.output(h), (h,)
 
-
-def log_positive(x: Tensor) -> Tensor:
-    """log g(x), finite where g(x) underflows (appendix B.2)."""
-    return torch.where(x >= 0, torch.log(F.relu(x) + 0.5), F.logsigmoid(x))
+    def _split(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """The log odds of z and the candidate before g, in float32, the dtype of h, also under autocast."""
+        *gates, candidate = self.gates(x).to(h.dtype).chunk(len(self.keep_gates) + 1, dim=-1)
+        return log_odds(gates), candidate

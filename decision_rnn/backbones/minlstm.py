@@ -13,14 +13,11 @@ and i both underflow for strongly negative gates. The bias of i begins as far be
 (time_scales.py), so that f' is about f: with i at 1/2, f' would be at most 2/3.
 """
 
-from pydantic.dataclasses import dataclass
-from torch import Tensor
-
-from decision_rnn.backbones.config import STRICT, register_backbone
+from decision_rnn.backbones.contract import options, register_backbone
 from decision_rnn.backbones.mingru import MinGRU, MinimalConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class MinLSTMConfig(MinimalConfig):
     """minLSTM, "Were RNNs All We Needed?"."""
 
@@ -31,8 +28,4 @@ class MinLSTMConfig(MinimalConfig):
 class MinLSTM(MinGRU):
     """State: h, (batch, width * expansion). minGRU with two gates for one: f and i."""
 
-    parts = 3
-
-    def shift_bias(self, bias: Tensor, shift: Tensor) -> None:
-        bias[: self.inner] += shift
-        bias[self.inner : 2 * self.inner] -= shift
+    keep_gates = (1.0, -1.0)

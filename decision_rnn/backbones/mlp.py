@@ -13,14 +13,12 @@ last one, the observation.
 """
 
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, BackboneConfig, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import BackboneConfig, Layer, State, options, register_backbone
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class MLPConfig(BackboneConfig):
     """MLP, the control without memory; its hidden layer has `width` channels."""
 
@@ -28,16 +26,13 @@ class MLPConfig(BackboneConfig):
 
 
 @register_backbone(MLPConfig)
-class MLP(SequenceMixer):
+class MLP(Layer):
     """State: none, the empty tuple."""
 
     def __init__(self, config: MLPConfig) -> None:
         super().__init__()
         self.hidden = nn.Linear(config.width, config.width)
         self.output = nn.Linear(config.width, config.width)
-
-    def initial_state(self, batch_size: int) -> State:
-        return ()
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         return self.output(F.gelu(self.hidden(x))), ()

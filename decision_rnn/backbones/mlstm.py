@@ -19,23 +19,19 @@ Limits: like retention (retention.py), apparently through the same cancellation:
 have errors of up to 3e-6 of the largest one, of which rounding q, k and v alone causes 7e-7.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, PositiveInt, check_multiple, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State, without_autocast
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone, without_autocast
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class MLSTMConfig(FadingConfig):
+@options
+class MLSTMConfig(HeadsConfig, FadingConfig):
     """mLSTM, "xLSTM: Extended Long Short-Term Memory".
 
     Attributes:
@@ -43,92 +39,75 @@ class MLSTMConfig(FadingConfig):
     """
 
     name: str = "mlstm"
-    heads: PositiveInt = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_multiple(self.width, self.heads)
 
 
 @register_backbone(MLSTMConfig)
-class MLSTM(SequenceMixer):
+class MLSTM(Layer):
     """State: m, (batch, heads), minus infinity before the first step; and C with n as an additional last column,
     (batch, heads, head width, head width + 1)."""
 
     def __init__(self, config: MLSTMConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.qkvo = nn.Linear(config.width, 4 * config.width)
-        self.gates = nn.Linear(config.width, 2 * config.heads)
-        self.output = nn.Linear(config.width, config.width)
+        width, heads, size = config.width, config.heads, config.width // config.heads
+        super().__init__((heads,), (heads, size, size + 1), start=(-torch.inf, 0))
+        self.heads = heads
+        self.qkvo = nn.Linear(width, 4 * width)
+        self.gates = nn.Linear(width, 2 * heads)
+        self.output = nn.Linear(width, width)
         with torch.no_grad():
             self.gates.weight.zero_()
-            self.gates.bias[: config.heads] = config.forget_gate_bias(config.heads)
-            self.gates.bias[config.heads :].normal_(std=0.1)
-
-    def initial_state(self, batch_size: int) -> State:
-        weight, width = self.output.weight, self.output.out_features // self.heads
-        return (
-            weight.new_full((batch_size, self.heads), -torch.inf),
-            weight.new_zeros(batch_size, self.heads, width, width + 1),
-        )
+            self.gates.bias[:heads] = config.forget_gate_bias(heads)
+            self.gates.bias[heads:].normal_(std=0.1)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        *parts, output_gate = self._project(x)
+        *inputs, output_gate = self._project(x)
         with without_autocast(x):
-            h, state = run_chunks(self._chunk, parts, state, reset, CHUNK)
+            h, state = run_chunks(_chunk, inputs, state or self.initial_state(len(x)), reset, CHUNK)
         return self._output(h, output_gate), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         before, memory = state
-        *parts, output_gate = self._project(x.unsqueeze(1))
-        q, k, v, forget, insert = (part.squeeze(2) for part in self._heads(*parts))
+        q, k, v, forget, insert, output_gate = self._project(x)
         top = torch.maximum(before + forget, insert).detach()
         kept, added = torch.exp(before + forget - top), torch.exp(insert - top)
         memory = kept[..., None, None] * memory + (added.unsqueeze(-1) * k).unsqueeze(-1) * v.unsqueeze(-2)
-        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), output_gate.squeeze(1)), (top, memory)
+        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), output_gate), (top, memory)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """q, k and v, (batch, time, width), log f and log i, (batch, time, heads), and o, (batch, time, width).
+        """q and k, (..., heads, head width), v followed by a 1, log f and log i, (..., heads), and o, (..., width).
 
         In float32 also under autocast.
         """
         dtype = self.output.weight.dtype
-        q, k, v, output_gate = self.qkvo(x).to(dtype).chunk(4, dim=-1)
+        *qkv, output_gate = self.qkvo(x).to(dtype).chunk(4, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in qkv)
         forget, insert = self.gates(x).to(dtype).chunk(2, dim=-1)
-        return q, k, v, F.logsigmoid(forget), insert, torch.sigmoid(output_gate)
-
-    def _heads(self, *parts: Tensor) -> tuple[Tensor, ...]:
-        """q and k, (batch, heads, time, head width); v followed by a 1, (batch, heads, time, head width + 1); log f and
-        log i, (batch, heads, time)."""
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts[:3])
         v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
-        forget, insert = (part.transpose(1, 2) for part in parts[3:])
-        return q, k * k.shape[-1] ** -0.5, v, forget, insert
-
-    def _chunk(self, *inputs: Any) -> tuple[Tensor, State]:
-        """A chunk of steps in parallel: its h, (batch, time, heads, head width), and the state after it."""
-        *parts, state, episode = inputs
-        q, k, v, forget, insert = self._heads(*parts)
-        before, memory = self.initial_state(len(q)) if state is None else state
-        time = q.shape[2]
-        # log(f_{s+1} ... f_t), the decay of step s at t: summed from s on, since a difference of two sums from the
-        # beginning loses the digits of small terms.
-        later = torch.ones(time, time, dtype=torch.bool, device=q.device).tril(-1)
-        left = torch.where(later, forget.unsqueeze(-1), 0).cumsum(2)
-        visible = (episode.unsqueeze(2) == episode.unsqueeze(1)).tril().unsqueeze(1)
-        log_steps = (left + insert.unsqueeze(2)).masked_fill(~visible, -torch.inf)
-        log_memory = before.unsqueeze(-1) + forget.cumsum(2)
-        log_memory = log_memory.masked_fill((episode > 0).unsqueeze(1), -torch.inf)
-        top = torch.maximum(log_steps.amax(-1), log_memory).detach()
-        weights, kept = torch.exp(log_steps - top.unsqueeze(-1)), torch.exp(log_memory - top)
-        sums = (q @ k.transpose(-1, -2) * weights) @ v + kept.unsqueeze(-1) * (q @ memory)
-        memory = k.transpose(-1, -2) @ (weights[:, :, -1].unsqueeze(-1) * v) + kept[..., -1:, None] * memory
-        return _read(sums, top).transpose(1, 2), (top[..., -1].clone(), memory)
+        return q, k * k.shape[-1] ** -0.5, v, F.logsigmoid(forget), insert, torch.sigmoid(output_gate)
 
     def _output(self, h: Tensor, gate: Tensor) -> Tensor:
         """The output from h, (..., heads, head width)."""
         return self.output(gate * F.layer_norm(h, h.shape[-1:]).flatten(-2))
+
+
+def _chunk(
+    q: Tensor, k: Tensor, v: Tensor, forget: Tensor, insert: Tensor, state: State, episode: Tensor
+) -> tuple[Tensor, State]:
+    """A chunk of steps in parallel: its h, (batch, time, heads, head width), and the state after it."""
+    q, k, v, forget, insert = (part.transpose(1, 2) for part in (q, k, v, forget, insert))
+    (before, memory), time = state, q.shape[2]
+    # log(f_{s+1} ... f_t), the decay of step s at t: summed from s on, since a difference of two sums from the
+    # beginning loses the digits of small terms.
+    later = torch.ones(time, time, dtype=torch.bool, device=q.device).tril(-1)
+    left = torch.where(later, forget.unsqueeze(-1), 0).cumsum(2)
+    visible = (episode.unsqueeze(2) == episode.unsqueeze(1)).tril().unsqueeze(1)
+    log_steps = (left + insert.unsqueeze(2)).masked_fill(~visible, -torch.inf)
+    log_memory = before.unsqueeze(-1) + forget.cumsum(2)
+    log_memory = log_memory.masked_fill((episode > 0).unsqueeze(1), -torch.inf)
+    top = torch.maximum(log_steps.amax(-1), log_memory).detach()
+    weights, kept = torch.exp(log_steps - top.unsqueeze(-1)), torch.exp(log_memory - top)
+    sums = (q @ k.transpose(-1, -2) * weights) @ v + kept.unsqueeze(-1) * (q @ memory)
+    memory = k.transpose(-1, -2) @ (weights[:, :, -1].unsqueeze(-1) * v) + kept[..., -1:, None] * memory
+    return _read(sums, top).transpose(1, 2), (top[..., -1].clone(), memory)
 
 
 def _read(sums: Tensor, top: Tensor) -> Tensor:

@@ -29,49 +29,35 @@ magnified up to 300 times, to 1e-5 of the largest output in float32. The gradien
 remainder of a cancellation: one layer has errors of 2e-6 of the largest gradient, a stack of up to 6e-5.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
-
 import torch
 import torch.nn.functional as F
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, PositiveInt, check_multiple, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State, without_autocast
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone, without_autocast
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.rotary import rotary_table, rotate
+from decision_rnn.backbones.ops.planes import product, rotary_table, rotate
 from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class RetentionConfig(FadingConfig):
+@options
+class RetentionConfig(HeadsConfig, FadingConfig):
     """Retention, "Retentive Network".
 
     Attributes:
-        heads: Number of heads, each with its own decay.
-        expansion: Channels of the values as a multiple of `width`.
+        heads: Number of heads, each with its own decay; their width must be even.
+        expansion: Channels of the values as a multiple of `width`, rounded to a multiple of the heads.
     """
 
     name: str = "retention"
-    heads: PositiveInt = 4
-    expansion: Annotated[float, Field(gt=0)] = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_multiple(self.width, 2 * self.heads)
-        if self.width * self.expansion % self.heads:
-            raise ValueError(
-                f"backbone.expansion {self.expansion} times backbone.width {self.width} must be a multiple of "
-                f"backbone.heads {self.heads}"
-            )
+    expansion: PositiveFloat = 2.0
+    rotary = True
 
 
 @register_backbone(RetentionConfig)
-class Retention(SequenceMixer):
+class Retention(Layer):
     """State: S, (batch, heads, key width, value width). Each even row holds the real part of one of the keys' complex
     coordinates, the row after it minus its imaginary part, so that r = q S in real numbers."""
 
@@ -80,46 +66,36 @@ class Retention(SequenceMixer):
     sin: Tensor
 
     def __init__(self, config: RetentionConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.inner = round(config.width * config.expansion)
-        self.qkvg = nn.Linear(config.width, 2 * config.width + 2 * self.inner, bias=False)
-        self.output = nn.Linear(self.inner, config.width, bias=False)
-        cos, sin = rotary_table(CHUNK, config.width // config.heads)
+        width, heads, size = config.width, config.heads, round(config.width * config.expansion / config.heads)
+        super().__init__((heads, width // heads, size))
+        self.heads, self.sizes = heads, (width, width, heads * size, heads * size)  # q, k, v and the gate
+        self.qkvg = nn.Linear(width, sum(self.sizes), bias=False)
+        self.output = nn.Linear(heads * size, width, bias=False)
+        cos, sin = rotary_table(CHUNK, width // heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
-        self.register_buffer("gamma", config.decay(config.heads)[:, None, None])
-
-    def initial_state(self, batch_size: int) -> State:
-        width = self.output.out_features
-        return (self.output.weight.new_zeros(batch_size, self.heads, width // self.heads, self.inner // self.heads),)
+        self.register_buffer("gamma", config.decay(heads)[:, None, None])
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        *parts, gate = self._project(x)
+        *qkv, gate = self._project(x)
         with without_autocast(x):
-            r, after = run_chunks(self._chunk, parts, state, reset, CHUNK)
+            r, after = run_chunks(self._chunk, qkv, state, reset, CHUNK)
         return self._output(r, gate), after
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        *parts, gate = self._project(x.unsqueeze(1))
-        q, k, v = self._heads(parts)
-        memory = self._next(state[0]) + k.transpose(-1, -2) * v
-        r = (q.transpose(-1, -2) * memory).sum(-2)
-        return self._output(r, gate.squeeze(1)), (memory,)
+        q, k, v, gate = self._project(x)
+        memory = self._next(state[0]) + k.unsqueeze(-1) * v.unsqueeze(-2)
+        return self._output((q.unsqueeze(-1) * memory).sum(-2), gate), (memory,)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys, values and the gate, (batch, time, channels), in float32 also under autocast."""
-        width = self.output.out_features
-        return self.qkvg(x).to(self.output.weight.dtype).split((width, width, self.inner, self.inner), dim=-1)
-
-    def _heads(self, parts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (batch, heads, time, head width)."""
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        return q, k * k.shape[-1] ** -0.5, v
+        """q, k and v, (..., heads, head width), and the gate, (..., channels), in float32 also under autocast."""
+        *qkv, gate = self.qkvg(x).to(self.output.weight.dtype).split(self.sizes, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in qkv)
+        return q, k * k.shape[-1] ** -0.5, v, gate
 
     def _chunk(self, q: Tensor, k: Tensor, v: Tensor, state: State | None, episode: Tensor) -> tuple[Tensor, State]:
         """A chunk of steps in parallel: r, (batch, time, heads, value width), and the state after it."""
-        q, k, v = self._heads((q, k, v))
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         time = q.shape[2]
         age = torch.arange(time, device=q.device)
         cos, sin = self.cos[:time].to(q.dtype), self.sin[:time].to(q.dtype)
@@ -149,5 +125,5 @@ class Retention(SequenceMixer):
 
 def _turn(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """e^{i angle} S, with `cos` and `sin` of the angles, (..., key width / 2, 1)."""
-    first, second = memory.unflatten(-2, (-1, 2)).unbind(-2)
-    return torch.stack((first * cos + second * sin, second * cos - first * sin), dim=-2).flatten(-3, -2)
+    real, minus_imag = memory.unflatten(-2, (-1, 2)).unbind(-2)
+    return torch.stack(product((real, minus_imag), (cos, -sin)), dim=-2).flatten(-3, -2)

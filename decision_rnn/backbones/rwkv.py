@@ -19,20 +19,16 @@ all layers; the maps start as torch.nn.Linear, and w and u are trained at the sa
 three times).
 """
 
-from collections.abc import Iterable
-
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import Layer, State, options, register_backbone
 from decision_rnn.backbones.ops.chunks import keep_mask
-from decision_rnn.backbones.ops.recurrence import linear_recurrence, previous_states, running_max
+from decision_rnn.backbones.ops.recurrence import previous_states, weighted_sums, weighted_sums_step
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class RWKVConfig(FadingConfig):
     """RWKV-4, "RWKV: Reinventing RNNs for the Transformer Era"."""
 
@@ -40,69 +36,47 @@ class RWKVConfig(FadingConfig):
 
 
 @register_backbone(RWKVConfig)
-class RWKV(SequenceMixer):
+class RWKV(Layer):
     """State: the previous input, (batch, width); m, (batch, width), minus infinity before the first step; and a and b,
     (batch, 2 * width)."""
 
+    recurrent_names = ("decay_log", "bonus", "mix")
+
     def __init__(self, config: RWKVConfig) -> None:
-        super().__init__()
         width = config.width
+        super().__init__((width,), (width,), (2 * width,), start=(0, -torch.inf, 0))
         part = torch.arange(width) / width
         self.mix = nn.Parameter(torch.stack([part.sqrt(), part, part]))  # of r, k and v
         self.receptance, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.decay_log = nn.Parameter(torch.log(-torch.log(config.decay(width))).float())
         self.bonus = nn.Parameter(torch.tensor(0.3).log() + 0.5 * ((torch.arange(width) + 1) % 3 - 1))
 
-    def initial_state(self, batch_size: int) -> State:
-        width = len(self.bonus)
-        return (
-            self.bonus.new_zeros(batch_size, width),
-            self.bonus.new_full((batch_size, width), -torch.inf),
-            self.bonus.new_zeros(batch_size, 2 * width),
-        )
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        past, before, sums = self.initial_state(len(x)) if state is None else state
-        x = x.to(past.dtype)
+        past, top, sums = state or self.initial_state(len(x))
+        x, sums = x.to(past.dtype), sums.unflatten(-1, (2, -1))
         keep = None if reset is None else keep_mask(reset, x.dtype)
         r, k, v = self._project(x, previous_states(x, past, keep))
-        w = torch.exp(self.decay_log)
-        top, earlier = running_max(k, before, reset, w.detach())
-        decay = torch.exp(earlier - w - top).repeat(1, 1, 2)  # zero at resets, where `earlier` is minus infinity
-        h = linear_recurrence(decay, _weighted(k - top, v), sums)
+        h, maxima, earlier = weighted_sums(k, v, top.unsqueeze(1), sums, reset, torch.exp(self.decay_log))
         y = self._read(r, k, v, earlier, previous_states(h, sums))
-        return y, (x[:, -1].clone(), top[:, -1].clone(), h[:, -1].clone())
+        return y, (x[:, -1].clone(), maxima[:, -1, 0].clone(), h[:, -1].flatten(1).clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        past, before, sums = state
-        x = x.to(past.dtype)
+        past, top, sums = state
+        x, top, sums = x.to(past.dtype), top.unsqueeze(1), sums.unflatten(-1, (2, -1))
         r, k, v = self._project(x, past)
-        faded = before - torch.exp(self.decay_log)
-        top = torch.maximum(faded, k).detach()
-        after = torch.exp(faded - top).repeat(1, 2) * sums + _weighted(k - top, v)
-        return self._read(r, k, v, before, sums), (x.clone(), top, after)
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return self.decay_log, self.bonus, self.mix
+        after, new_top = weighted_sums_step(k, v, top, sums, torch.exp(self.decay_log))
+        return self._read(r, k, v, top, sums), (x.clone(), new_top.squeeze(1), after.flatten(1))
 
     def _project(self, x: Tensor, previous: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """r, k and v, (..., width), in float32 also under autocast."""
+        """r, (..., width), k, (..., 1, width), and v followed by a 1, (..., 2, width), always in float32."""
         r, k, v = (
             part(torch.lerp(previous, x, mix)).to(x.dtype)
             for part, mix in zip((self.receptance, self.key, self.value), self.mix, strict=True)
         )
-        return r, k, v
+        return r, k.unsqueeze(-2), torch.stack([v, torch.ones_like(v)], dim=-2)
 
-    def _read(self, r: Tensor, k: Tensor, v: Tensor, before: Tensor, sums: Tensor) -> Tensor:
-        """The output, from the state before the step: m and a followed by b."""
-        present = self.bonus + k
-        top = torch.maximum(before, present).detach()
-        total = torch.exp(before - top).repeat(*[1] * (v.dim() - 1), 2) * sums + _weighted(present - top, v)
-        numerator, denominator = total.chunk(2, dim=-1)
+    def _read(self, r: Tensor, k: Tensor, v: Tensor, top: Tensor, sums: Tensor) -> Tensor:
+        """The output, from the state before the step: m, and a followed by b."""
+        total, _ = weighted_sums_step(self.bonus + k, v, top, sums)
+        numerator, denominator = total.unbind(-2)
         return self.output(torch.sigmoid(r) * (numerator / denominator))
-
-
-def _weighted(exponent: Tensor, v: Tensor) -> Tensor:
-    """exp(exponent) v followed by exp(exponent), (..., 2 * width)."""
-    weight = torch.exp(exponent)
-    return torch.cat([weight * v, weight], dim=-1)

@@ -20,28 +20,23 @@ factor. `real` is real only at the start.
 """
 
 import math
-from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State, without_autocast
+from decision_rnn.backbones.contract import Layer, State, options, register_backbone, without_autocast
 from decision_rnn.backbones.ops.chunks import run_chunks
+from decision_rnn.backbones.ops.planes import Planes, product
 from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
-Planes = tuple[Tensor, Tensor]
-"""The real and imaginary parts of a complex tensor."""
 
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class S4DConfig(FadingConfig):
     """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
 
@@ -55,13 +50,15 @@ class S4DConfig(FadingConfig):
     start: Literal["lin", "inv", "real"] = "lin"
 
 
-class DiagonalStateSpace(SequenceMixer):
+class DiagonalStateSpace(Layer):
     """s_t = 2 Re(C x_t), the state space without D. State: the real and imaginary parts of x, each (batch, width,
     state_size / 2)."""
 
+    recurrent_names = ("dt_log", "a_log", "a_imag")
+
     def __init__(self, config: S4DConfig) -> None:
-        super().__init__()
         width, pairs = config.width, config.state_size // 2
+        super().__init__((width, pairs), (width, pairs))
         n = torch.arange(pairs)
         real, imag = {
             "lin": (torch.full((pairs,), 0.5), math.pi * n),
@@ -73,35 +70,22 @@ class DiagonalStateSpace(SequenceMixer):
         self.a_imag = nn.Parameter(imag.repeat(width, 1))
         self.c = nn.Parameter(torch.randn(width, pairs, 2) * 0.5**0.5)
 
-    def initial_state(self, batch_size: int) -> State:
-        zeros = self.a_log.new_zeros(batch_size, *self.a_log.shape)
-        return zeros, zeros.clone()
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        before = self.initial_state(len(x)) if state is None else state
-        with without_autocast(x):
-            return self._convolve(x.to(before[0].dtype), before, reset)
-
-    def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
         length = min(x.shape[1], CHUNK)
-        decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
-        # Contribution to s of a state from that many steps ago: Re(readout * decay * state).
-        read_real, read_imag = _product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
-        read_imag = -read_imag
-        kernel = read_real[:, :length].sum(-1)
-        toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
-
-        chunk = partial(_chunk, toeplitz, decay, (read_real, read_imag))
-        return run_chunks(chunk, (x,), state, reset, CHUNK)
+        with without_autocast(x):
+            decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
+            # Contribution to s of a state from that many steps ago: Re(readout * decay * state).
+            read_real, read_imag = product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
+            kernel = read_real[:, :length].sum(-1)
+            toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
+            chunk = partial(_chunk, toeplitz, decay, (read_real, -read_imag))
+            return run_chunks(chunk, (x.to(self.c.dtype),), state or self.initial_state(len(x)), reset, CHUNK)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        (decay_real, decay_imag), (out_real, out_imag) = self._discrete(torch.ones(1, device=x.device))
-        real, imag = _product((state[0], state[1]), (decay_real[:, 0], decay_imag[:, 0]))
+        decay, readout = self._discrete(torch.ones(1, device=x.device))
+        real, imag = product((state[0], state[1]), (decay[0][:, 0], decay[1][:, 0]))
         real = real + x.to(real.dtype).unsqueeze(-1)
-        return (real * out_real - imag * out_imag).sum(-1), (real, imag)
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return self.dt_log, self.a_log, self.a_imag
+        return (real * readout[0] - imag * readout[1]).sum(-1), (real, imag)
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:
         """At most 1e-3, as in the authors' code (example.py of state-spaces/s4)."""
@@ -116,11 +100,11 @@ class DiagonalStateSpace(SequenceMixer):
         magnitude, phase = torch.exp(age * rate.unsqueeze(1)), age * turn.unsqueeze(1)
         # exp(dt A) - 1 without cancellation at small dt: cos - 1 = -2 sin^2(phase / 2).
         less_one = torch.expm1(rate) * torch.cos(turn) - 2 * torch.sin(turn / 2) ** 2
-        hold = _product((less_one, torch.exp(rate) * torch.sin(turn)), (real, -imag))
-        readout = _product((self.c[..., 0], self.c[..., 1]), hold)
-        scale = 2 / (real**2 + imag**2)
-        decay = (magnitude * torch.cos(phase)).to(self.c.dtype), (magnitude * torch.sin(phase)).to(self.c.dtype)
-        return decay, ((scale * readout[0]).to(self.c.dtype), (scale * readout[1]).to(self.c.dtype))
+        hold = product((less_one, torch.exp(rate) * torch.sin(turn)), (real, -imag))
+        readout = product((self.c[..., 0], self.c[..., 1]), hold)
+        scale, dtype = 2 / (real**2 + imag**2), self.c.dtype
+        decay = (magnitude * torch.cos(phase)).to(dtype), (magnitude * torch.sin(phase)).to(dtype)
+        return decay, ((scale * readout[0]).to(dtype), (scale * readout[1]).to(dtype))
 
 
 @register_backbone(S4DConfig)
@@ -147,7 +131,7 @@ class S4D(DiagonalStateSpace):
 def _chunk(
     toeplitz: Tensor, decay: Planes, reads: Planes, x: Tensor, state: State, episode: Tensor
 ) -> tuple[Tensor, State]:
-    """A chunk of `_convolve`: s, (batch, time, width), and the state after it."""
+    """A chunk of `forward`: s, (batch, time, width), and the state after it."""
     u, time = x.permute(2, 0, 1).contiguous(), x.shape[1]
     carried = (episode == 0).to(u.dtype)
     s = _causal_product(u, toeplitz[:, :time, :time], episode)
@@ -155,13 +139,13 @@ def _chunk(
     for plane, read in zip(before, reads, strict=True):
         s = s + plane @ read[:, 1 : time + 1].transpose(1, 2) * carried
     last = u * (episode == episode[:, -1:])
-    real, imag = (last @ weight[:, :time].flip(1) for weight in decay)
-    kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
-    real, imag = real + kept_real * carried[:, -1:], imag + kept_imag * carried[:, -1:]
+    added = (last @ weight[:, :time].flip(1) for weight in decay)
+    kept = product(before, (decay[0][:, time, None], decay[1][:, time, None]))
+    after = tuple((new + old * carried[:, -1:]).transpose(0, 1) for new, old in zip(added, kept, strict=True))
     if s.requires_grad:
         # A batched product handles strided matrices one by one.
         s.register_hook(lambda grad: None if grad is None else grad.contiguous())
-    return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
+    return s.permute(1, 2, 0), after
 
 
 def _causal_product(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
@@ -176,8 +160,3 @@ def _causal_product(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
     inside = (episode[rows] == number.unsqueeze(1)).to(u.dtype)
     products = (u.index_select(1, rows) * inside) @ toeplitz.transpose(1, 2) * inside
     return torch.zeros_like(u).index_add(1, rows, products)
-
-
-def _product(a: Planes, b: Planes) -> Planes:
-    """The product of complex numbers."""
-    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]

@@ -13,21 +13,17 @@ time_scales.py; the paper's 0.95 for all units is a half-life of 13.5 steps. The
 where the paper has 40 beside 100 or 300. The hidden units and the output have biases, and R starts as in torch.nn.RNN.
 """
 
-from collections.abc import Iterable
-
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, PositiveInt, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import Layer, PositiveInt, State, options, register_backbone
 from decision_rnn.backbones.ops.chunks import keep_mask
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class SCRNConfig(FadingConfig):
     """SCRN, "Learning Longer Memory in Recurrent Neural Networks".
 
@@ -40,23 +36,21 @@ class SCRNConfig(FadingConfig):
 
 
 @register_backbone(SCRNConfig)
-class SCRN(SequenceMixer):
+class SCRN(Layer):
     """State: h, (batch, width), and s, (batch, context_units)."""
 
+    recurrent_names = ("beta",)
+
     def __init__(self, config: SCRNConfig) -> None:
-        super().__init__()
         width, units = config.width, config.context_units or config.width
+        super().__init__((width,), (units,))
         self.context = nn.Linear(width, units, bias=False)
         self.beta = nn.Parameter(config.forget_gate_bias(units))
-        self.hidden = nn.RNN(width + units, width)  # the weights of torch's cell, whose sigmoid torch lacks
+        self.hidden: nn.RNNBase = nn.RNN(width + units, width)  # the weights of torch's cell, whose sigmoid torch lacks
         self.output = nn.Linear(width + units, width)
 
-    def initial_state(self, batch_size: int) -> State:
-        width, units = self.output.out_features, len(self.beta)
-        return self.beta.new_zeros(batch_size, width), self.beta.new_zeros(batch_size, units)
-
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        h, s = self.initial_state(len(x)) if state is None else state
+        h, s = state or self.initial_state(len(x))
         slow, outputs = linear_recurrence(torch.sigmoid(self.beta), self._drive(x), s, reset), []
         driven = self._drive_hidden(x, slow)
         keep = None if reset is None else keep_mask(reset, h.dtype)
@@ -67,13 +61,9 @@ class SCRN(SequenceMixer):
         return y, (h, slow[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h, s = state
-        s = torch.sigmoid(self.beta) * s + self._drive(x)
-        h = self._advance(self._drive_hidden(x, s), h)
+        s = torch.sigmoid(self.beta) * state[1] + self._drive(x)
+        h = self._advance(self._drive_hidden(x, s), state[0])
         return self.output(torch.cat([h, s], dim=-1)), (h, s)
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return (self.beta,)
 
     def _drive(self, x: Tensor) -> Tensor:
         """(1 - alpha) * B x, (..., context_units), in float32 also under autocast."""

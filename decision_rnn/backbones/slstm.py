@@ -22,17 +22,15 @@ head with all half-lives; theirs, from -7 to 5, are half-lives of up to 103 step
 
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, PositiveInt, check_multiple, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone
 from decision_rnn.backbones.ops.chunks import keep_mask
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SLSTMConfig(FadingConfig):
+@options
+class SLSTMConfig(HeadsConfig, FadingConfig):
     """sLSTM, "xLSTM: Extended Long Short-Term Memory".
 
     Attributes:
@@ -40,39 +38,29 @@ class SLSTMConfig(FadingConfig):
     """
 
     name: str = "slstm"
-    heads: PositiveInt = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_multiple(self.width, self.heads)
 
 
 @register_backbone(SLSTMConfig)
-class SLSTM(SequenceMixer):
+class SLSTM(Layer):
     """State: m, minus infinity before the first step, h, c and n, each (batch, heads, head width)."""
 
     def __init__(self, config: SLSTMConfig) -> None:
-        super().__init__()
-        heads, size = config.heads, config.width // config.heads
-        self.gates = nn.Linear(config.width, 4 * config.width)  # (heads, z i f o, head width)
+        width, heads, size = config.width, config.heads, config.width // config.heads
+        super().__init__(*[(heads, size)] * 4, start=(-torch.inf, 0, 0, 0))
+        self.gates = nn.Linear(width, 4 * width)  # (heads, z i f o, head width)
         self.recurrent = nn.Parameter(torch.zeros(heads, size, 4 * size))
-        self.scale = nn.Parameter(torch.ones(config.width))
+        self.scale = nn.Parameter(torch.ones(width))
         with torch.no_grad():
-            self.gates.bias.view(heads, 4, size)[:, 2] += config.forget_gate_bias(config.width).view(size, heads).T
-
-    def initial_state(self, batch_size: int) -> State:
-        heads, size, _ = self.recurrent.shape
-        zeros = self.scale.new_zeros(batch_size, heads, size)
-        return torch.full_like(zeros, -torch.inf), zeros, zeros.clone(), zeros.clone()
+            self.gates.bias.view(heads, 4, size)[:, 2] += config.forget_gate_bias(width).view(size, heads).T
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        m, h, c, n = self.initial_state(len(x)) if state is None else state
+        m, h, c, n = state or self.initial_state(len(x))
         driven, outputs = self._drive(x), []
         keep = None if reset is None else keep_mask(reset, driven.dtype).unsqueeze(3)
-        walls = None if keep is None else keep.log()
+        masks = () if keep is None else (keep.log(), keep)
         for t, driven_t in enumerate(driven.unbind(1)):
-            if keep is not None and walls is not None:  # where m is minus infinity, nothing of c and n is left
-                m, h = m + walls[:, t], h * keep[:, t]
+            if masks:  # where m is minus infinity, nothing of c and n is left
+                m, h = m + masks[0][:, t], h * masks[1][:, t]
             m, h, c, n = self._advance(driven_t, (m, h, c, n))
             outputs.append(h)
         return self._output(torch.stack(outputs, dim=1)), (m, h, c, n)

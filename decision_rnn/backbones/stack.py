@@ -1,14 +1,16 @@
 """The residual stack that all mixers share, so that backbones differ only in their mixers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import BackboneConfig, registered
-from decision_rnn.backbones.contract import SequenceMixer, State
-from decision_rnn.backbones.convolution import CausalConvolution
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, registered
+from decision_rnn.backbones.conv import CausalConvolution
+
+Call = Callable[[Any, Tensor, State | None], tuple[Tensor, State]]
+"""Calls `forward` or `step` of a mixer."""
 
 
 class Block(SequenceMixer):
@@ -27,7 +29,7 @@ class Block(SequenceMixer):
         self.convolution = CausalConvolution(config.width, config.convolution) if config.convolution else None
         self.mixer_norm = make_norm(config)
         self.mixer = registered(config.name).cls(config)
-        self.mlp_norm, self.mlp = None, None
+        self.mlp: Any = None
         if hidden:
             self.mlp_norm = make_norm(config)
             self.mlp = nn.Sequential(nn.Linear(config.width, hidden), nn.ReLU(), nn.Linear(hidden, config.width))
@@ -38,28 +40,21 @@ class Block(SequenceMixer):
         return *past, *self.mixer.initial_state(batch_size)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        past: State = ()
-        if self.convolution is not None:
-            mixed, past = self.convolution(x, None if state is None else state[:1], reset)
-            x = x + self._drop(mixed)
-        mixed, state = self.mixer(self.mixer_norm(x), None if state is None else state[len(past) :], reset)
-        return self._mlp(x + self._drop(mixed)), (*past, *state)
+        return self._run(x, state, lambda mixer, x, state: mixer(x, state, reset))
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self._run(x, state, lambda mixer, x, state: mixer.step(x, state))
+
+    def _run(self, x: Tensor, state: State | None, call: Call) -> tuple[Tensor, State]:
         past: State = ()
         if self.convolution is not None:
-            mixed, past = self.convolution.step(x, state[:1])
+            mixed, past = call(self.convolution, x, state and state[:1])
             x = x + self._drop(mixed)
-        mixed, state = self.mixer.step(self.mixer_norm(x), state[len(past) :])
-        return self._mlp(x + self._drop(mixed)), (*past, *state)
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return self.mixer.recurrent_parameters()
-
-    def _mlp(self, x: Tensor) -> Tensor:
-        if self.mlp is None or self.mlp_norm is None:
-            return x
-        return x + self._drop(self.mlp(self.mlp_norm(x)))
+        mixed, after = call(self.mixer, self.mixer_norm(x), state and state[len(past) :])
+        x = x + self._drop(mixed)
+        if self.mlp is not None:
+            x = x + self._drop(self.mlp(self.mlp_norm(x)))
+        return x, (*past, *after)
 
     def _drop(self, x: Tensor) -> Tensor:
         """Dropout; the module call is skipped in evaluation mode, where its overhead matters."""
@@ -69,46 +64,37 @@ class Block(SequenceMixer):
 class Backbone(SequenceMixer):
     """`layers` blocks and a final norm; itself a sequence mixer. State: the blocks' states, one after another."""
 
+    blocks: Any
+
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        for below, block in pairwise(self._blocks()):
+        for below, block in pairwise(self.blocks):
             block.mixer.place_above(below.mixer)
         self.norm = make_norm(config)
 
     def initial_state(self, batch_size: int) -> State:
-        return tuple(part for block in self._blocks() for part in block.initial_state(batch_size))
+        return tuple(part for block in self.blocks for part in block.initial_state(batch_size))
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        x = self.dropout(x)
-        after: list[Tensor] = []
-        for block, before in zip(self._blocks(), self._split(state), strict=True):
-            x, parts = block(x, before, reset)
-            after.extend(parts)
-        return self.norm(x), tuple(after)
+        return self._run(x, state, lambda block, x, state: block(x, state, reset))
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self._run(x, state, lambda block, x, state: block.step(x, state))
+
+    def _run(self, x: Tensor, state: State | None, call: Call) -> tuple[Tensor, State]:
         x = self.dropout(x) if self.training else x
-        after: list[Tensor] = []
-        for block, before in zip(self._blocks(), self._split(state), strict=True):
-            x, parts = block.step(x, before)
-            after.extend(parts)
-        return self.norm(x), tuple(after)
+        size = len(state or ()) // len(self.blocks)
+        after: State = ()
+        for i, block in enumerate(self.blocks):
+            x, parts = call(block, x, state and state[i * size : (i + 1) * size])
+            after += parts
+        return self.norm(x), after
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        for block in self._blocks():
-            yield from block.recurrent_parameters()
-
-    def _blocks(self) -> list[Block]:
-        return cast(list[Block], list(self.blocks))
-
-    def _split(self, state: State | None) -> list[Any]:
-        """The state of each block, equal parts of the stack's state, or None for each."""
-        if state is None:
-            return [None] * len(self.blocks)
-        size = len(state) // len(self.blocks)  # 0 for a mixer without memory
-        return [state[i * size : (i + 1) * size] for i in range(len(self.blocks))]
+        for block in self.blocks:
+            yield from block.mixer.recurrent_parameters()
 
 
 def make_norm(config: BackboneConfig) -> nn.Module:

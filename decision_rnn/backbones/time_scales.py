@@ -15,16 +15,12 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from decision_rnn.backbones.config import BACKBONES, STRICT, BackboneConfig
-
-LONGEST = 1e6
-"""Of a longer half-life, float32 no longer resolves the fraction that a step forgets."""
+from decision_rnn.backbones.contract import BACKBONES, BackboneConfig, options
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@options
 class FadingConfig(BackboneConfig):
     """The part of a configuration that layers share whose state fades.
 
@@ -33,7 +29,8 @@ class FadingConfig(BackboneConfig):
             every layer are spread evenly over the logarithms of half-lives from one step to this one.
     """
 
-    init_half_life: Annotated[float, Field(ge=1, le=LONGEST)] = 20.0
+    # Of a longer half-life, float32 no longer resolves the fraction that a step forgets.
+    init_half_life: Annotated[float, Field(ge=1, le=1e6)] = 20.0
 
     def half_lives(self, count: int) -> Tensor:
         """Half-lives of `count` channels or heads in steps, from the longest to the shortest, (count,) float64."""

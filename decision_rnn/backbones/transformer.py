@@ -19,19 +19,19 @@ Deviations from the Decision Transformer, whose layers are those of GPT-2:
 - Norm and MLP are the shared block's (stack.py): LayerNorm before either branch, and ReLU, as in the authors' code.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.backbones.config import STRICT, BackboneConfig, PositiveInt, check_multiple, register_backbone
-from decision_rnn.backbones.contract import SequenceMixer, State
+from decision_rnn.backbones.contract import HeadsConfig, PositiveInt, SequenceMixer, State, options, register_backbone
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
+from decision_rnn.backbones.ops.planes import rotary_table, rotate, rotate_step
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class TransformerConfig(BackboneConfig):
+@options
+class TransformerConfig(HeadsConfig):
     """Transformer with local causal attention.
 
     Attributes:
@@ -42,10 +42,7 @@ class TransformerConfig(BackboneConfig):
     name: str = "transformer"
     heads: PositiveInt = 1
     window: PositiveInt = 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_multiple(self.width, 2 * self.heads)
+    rotary = True
 
 
 @register_backbone(TransformerConfig)
@@ -79,8 +76,7 @@ class Transformer(SequenceMixer):
         q, keys, values = qkv.chunk(3, dim=-1)
         time, past = q.shape[1], 0
         if state is not None:
-            past = self.window
-            written = torch.arange(past, device=q.device) >= past - state[2][:, None]
+            past, written = self.window, self._written(state[2])
             keys, values = (
                 torch.cat([torch.where(written.unsqueeze(-1), old, 0).to(new.dtype), new], dim=1)
                 for old, new in zip(state[:2], (keys, values), strict=True)
@@ -89,9 +85,7 @@ class Transformer(SequenceMixer):
         place = torch.arange(past + time, device=q.device)
         age = place[past:, None] - place
         visible = (age >= 0) & (age < self.window) & (episode[:, past:, None] == episode[:, None])
-        query, key = self._heads(q), self._heads(keys)
-        query, key = rotate(query, *self._angles(query, past)), rotate(key, *self._angles(key, 0))
-        mixed = self._attend(query, key, self._heads(values), visible.unsqueeze(1)).transpose(1, 2).flatten(2)
+        mixed = self._attend(q, keys, values, visible.unsqueeze(1), rotate)
         own = F.pad(episode[:, -self.window :] == episode[:, -1:], (max(0, self.window - past - time), 0))
         unwritten = torch.zeros_like(own, dtype=keys.dtype).masked_fill(~own, torch.nan).unsqueeze(-1)
         keys, values = (  # padding is faster than filling, and a copy: a view would keep the whole segment in memory
@@ -102,28 +96,26 @@ class Transformer(SequenceMixer):
         return mixed, (keys.to(dtype), values.to(dtype), own.sum(1))
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        keys, values, count = state
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        keys = torch.cat([keys[:, 1:], k.unsqueeze(1)], dim=1)
-        values = torch.cat([values[:, 1:], v.unsqueeze(1)], dim=1)
-        count = (count + 1).clamp_max(self.window)
-        written = torch.arange(self.window, device=x.device) >= self.window - count[:, None]
-        key, value = (self._heads(torch.where(written.unsqueeze(-1), part, 0)) for part in (keys, values))
-        query = self._heads(q.unsqueeze(1))
-        query, key = rotate_step(query, *self._angles(query, self.window - 1)), rotate_step(key, *self._angles(key, 0))
-        mixed = self._attend(query, key, value, written[:, None, None])
-        return self.output(mixed.flatten(1)), (keys, values, count)
+        q, k, v = self.qkv(x).unsqueeze(1).chunk(3, dim=-1)
+        keys, values = torch.cat([state[0][:, 1:], k], dim=1), torch.cat([state[1][:, 1:], v], dim=1)
+        count = (state[2] + 1).clamp_max(self.window)
+        written = self._written(count)
+        key, value = (torch.where(written.unsqueeze(-1), part, 0) for part in (keys, values))
+        mixed = self._attend(q, key, value, written[:, None, None], rotate_step)
+        return self.output(mixed.squeeze(1)), (keys, values, count)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        """(..., time, width) -> (..., heads, time, head width)."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+    def _written(self, count: Tensor) -> Tensor:
+        """The entries of the state that are written, (batch, window)."""
+        return torch.arange(self.window, device=count.device) >= self.window - count[:, None]
 
-    def _angles(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """cos and sin for the positions start, start + 1, ... of x, (..., time, head width)."""
-        places = slice(start, start + x.shape[-2])
-        return self.cos[places], self.sin[places]
-
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
-        """Softmax attention written out, which on a CPU is faster than the fused kernel on short sequences."""
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor, rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Softmax attention of the last keys' queries, all (batch, time, width), written out, which on a CPU is faster
+        than the fused kernel on short sequences."""
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in (q, k, v))
+        keys, queries = slice(k.shape[-2]), slice(k.shape[-2] - q.shape[-2], k.shape[-2])
+        q, k = rotate(q, self.cos[queries], self.sin[queries]), rotate(k, self.cos[keys], self.sin[keys])
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
-        return torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype) @ v
+        weights = torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype)
+        return (weights @ v).transpose(1, 2).flatten(2)

@@ -21,7 +21,6 @@ from decision_rnn.backbones import registered
         ("mamba", {"expansion": 0.01}, "expansion"),
         ("mingru", {"scan": "log", "candidate": "signed"}, "candidate"),
         ("mlstm", {"heads": 0}, "heads"),
-        ("retention", {"heads": 2, "expansion": 1.01}, "expansion"),
         ("s4d", {"state_size": 5}, "state_size"),
         ("scrn", {"context_units": 0}, "context_units"),
         ("slstm", {"heads": 3}, "heads"),

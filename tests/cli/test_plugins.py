@@ -12,7 +12,7 @@ import pytest
 import yaml
 from guide import example
 
-from decision_rnn.backbones.config import BACKBONES
+from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.utils.plugins import import_plugins
 

@@ -1,1 +1,1 @@
-"""Operations that mixers share: recurrences, chunks of time, convolutions and rotary positions."""
+"""Operations that mixers share: recurrences, chunks of time and complex numbers."""

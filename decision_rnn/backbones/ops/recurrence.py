@@ -10,7 +10,7 @@ A reset is a decay of zero: it cuts off the earlier state and its gradient alike
 import functools
 import subprocess
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -18,8 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decision_rnn.backbones.ops.chunks import barrier, keep_mask, pieces
-from decision_rnn.backbones.ops.first_order import first_order
+from decision_rnn.backbones.ops.chunks import keep_mask, pieces
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
@@ -47,18 +46,103 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
 def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
-    Args:
-        preactivations: (batch, time, parts * width), of minGRU's z and c (two parts; mingru.py) or minLSTM's f, i and
-            c (three; minlstm.py); half precision is widened to that of the state.
-        initial: h before the first step, (batch, width).
-        reset: (batch, time) bool, true where h_{t-1} is replaced by zero.
-        signed: Whether g is the identity rather than the paper's positive function.
-
-    Returns:
-        h: (batch, time, width).
+    `preactivations`, (batch, time, n * width), are minGRU's z and c (mingru.py) or minLSTM's f, i and c (minlstm.py);
+    g is the identity if `signed`, and `positive` otherwise. For the others see `linear_recurrence`.
     """
     keep = None if reset is None else keep_mask(reset, initial.dtype)
     return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed)
+
+
+def log_odds(gates: Sequence[Tensor]) -> Tensor:
+    """log z - log(1 - z), from the pre-activation of minGRU's z or those of minLSTM's f and i, z = i / (f + i)."""
+    return gates[0] if len(gates) == 1 else F.logsigmoid(gates[1]) - F.logsigmoid(gates[0])
+
+
+def positive(x: Tensor) -> Tensor:
+    """The g of minGRU and minLSTM: x + 0.5 for x >= 0, sigmoid(x) otherwise; positive and increasing.
+
+    sigmoid(x) > x + 0.5 exactly where x < 0, so g is their maximum, which is five times faster than a `where`.
+    """
+    return torch.maximum(x + 0.5, torch.sigmoid(x))
+
+
+def previous_states(h: Tensor, initial: Tensor, keep: Tensor | None = None) -> Tensor:
+    """h_{t-1} for every t, (batch, time, ...), times `keep`, as from `keep_mask`."""
+    previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
+    return previous if keep is None else previous * keep
+
+
+def weighted_sums(
+    score: Tensor, value: Tensor, top: Tensor, sums: Tensor, reset: Tensor | None, fade: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """S_t = exp(-fade) S_{t-1} + exp(score_t) value_t, divided by exp(m_t) with m_t = max(m_{t-1} - fade, score_t), so
+    that no exponent is above 0. No gradient passes through m, on which the quotients of such sums do not depend.
+
+    Takes `score` and `value`, (batch, time, ...), which broadcast, and m (minus infinity before an episode) and
+    S / exp(m) before the first step; returns S_t / exp(m_t), m_t and m_{t-1} for every t.
+    """
+    fixed = fade.detach() if isinstance(fade, Tensor) else fade
+    walls = None if reset is None else keep_mask(reset, score.dtype).log().view(*reset.shape, *[1] * (score.dim() - 2))
+    maxima, earlier = [], []
+    for t, score_t in enumerate(score.detach().unbind(1)):
+        top = top if walls is None else top + walls[:, t]
+        earlier.append(top)
+        top = torch.maximum(top.detach() - fixed, score_t)
+        maxima.append(top)
+    m, before = torch.stack(maxima, dim=1), torch.stack(earlier, dim=1)
+    decay = torch.exp(before - fade - m).expand_as(value)  # zero at resets, where `before` is minus infinity
+    h = linear_recurrence(decay.flatten(2), (torch.exp(score - m) * value).flatten(2), sums.flatten(1))
+    return h.view_as(value), m, before
+
+
+def weighted_sums_step(
+    score: Tensor, value: Tensor, top: Tensor, sums: Tensor, fade: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """One step of `weighted_sums`: S_t / exp(m_t) and m_t."""
+    faded = top - fade
+    top = torch.maximum(faded, score).detach()
+    return torch.exp(faded - top) * sums + torch.exp(score - top) * value, top
+
+
+def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+    """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
+
+    Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
+    Ubiquitous Sequential Computation" (2023):
+
+        A_t = sum_{s <= t} log a_s
+        h_t = exp(A_t) h_0 + exp(A_t + log sum_{s <= t} exp(log b_s - A_s))
+
+    The paper includes h_0 in the sum by its logarithm; here it is a separate term, so that it may be zero or negative
+    and has a gradient. Exact up to rounding: the terms are differences of A, whose absolute precision falls as |A|
+    grows with time, so that in float32 the relative error of h is about 1e-4 where |A| is 1000.
+    """
+    h, outputs = initial, []
+    for piece in pieces(reset, log_a.shape[1]):
+        if reset is not None:
+            h = h * keep_mask(reset, h.dtype)[:, piece.start]
+        total = log_a[:, piece].cumsum(1)
+        inputs = torch.logcumsumexp(log_b[:, piece] - total, dim=1)
+        outputs.append(torch.exp(total + inputs) + torch.exp(total) * h.unsqueeze(1))
+        h = outputs[-1][:, -1]
+    return torch.cat(outputs, dim=1)
+
+
+def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate the `backward` of a `torch.autograd.Function` to raise NotImplementedError if its result is to be
+    differentiated.
+
+    Torch's `once_differentiable` notices that only where the incoming gradient requires one. That of `y.sum()` is a
+    constant: the second derivative then lacks the part of this function, in silence.
+    """
+
+    @functools.wraps(backward)
+    def run(*args: Any) -> Any:
+        if torch.is_grad_enabled():  # only with create_graph
+            raise NotImplementedError("this layer's `forward` has no second derivatives. Call its `step` in a loop.")
+        return backward(*args)
+
+    return run
 
 
 def _kernels(x: Tensor) -> ModuleType | None:
@@ -81,19 +165,6 @@ def _triton_kernels(device: torch.device) -> ModuleType | None:
     return recurrence_triton
 
 
-def log_odds(gates: Sequence[Tensor]) -> Tensor:
-    """log z - log(1 - z), from the pre-activation of minGRU's z or those of minLSTM's f and i, z = i / (f + i)."""
-    return gates[0] if len(gates) == 1 else F.logsigmoid(gates[1]) - F.logsigmoid(gates[0])
-
-
-def positive(x: Tensor) -> Tensor:
-    """The g of minGRU and minLSTM: x + 0.5 for x >= 0, sigmoid(x) otherwise; positive and increasing.
-
-    sigmoid(x) > x + 0.5 exactly where x < 0, so g is their maximum, which is five times faster than a `where`.
-    """
-    return torch.maximum(x + 0.5, torch.sigmoid(x))
-
-
 class _LinearRecurrence(torch.autograd.Function):
     """The loop and its adjoint: grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), with d as in `_adjoint`."""
 
@@ -110,9 +181,9 @@ class _LinearRecurrence(torch.autograd.Function):
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, h, initial = ctx.saved_tensors
-        d, grad_initial = _adjoint(a.conj().resolve_conj(), grads[0])
+        d, grad_initial = _adjoint(a.conj().resolve_conj(), grad)
         grad_a = d * previous_states(h, initial).conj() if ctx.needs_input_grad[0] else None
         return grad_a, d, grad_initial
 
@@ -145,10 +216,10 @@ class _GatedRecurrence(torch.autograd.Function):
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
         gate, candidate, h, initial, keep, *gates = ctx.saved_tensors
         decay, previous = 1 - gate, previous_states(h, initial, keep)
-        d, grad_initial = _adjoint(decay if keep is None else decay * keep, grads[0])
+        d, grad_initial = _adjoint(decay if keep is None else decay * keep, grad_h)
         parts = 1 + max(1, len(gates))
         grad = d.new_empty(*d.shape[:2], parts * d.shape[2])
         *grad_gates, grad_candidate = grad.chunk(parts, dim=-1)
@@ -168,12 +239,8 @@ class _GatedRecurrence(torch.autograd.Function):
 
 
 def _adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients d_t = grad_t + a_{t+1} d_{t+1} of all states, and that of the initial state.
-
-    Args:
-        a: The conjugate decay, (batch, time, width).
-        grad: The gradient of the outputs, (batch, time, width).
-    """
+    """The gradients d_t = grad_t + a_{t+1} d_{t+1} of all states, and that of the initial state, from the conjugate
+    decay and the gradient of the outputs, (batch, time, width)."""
     if (kernels := _kernels(grad)) is not None:
         return kernels.adjoint(a, grad)
     d = torch.empty_like(grad, memory_format=torch.contiguous_format)
@@ -182,65 +249,3 @@ def _adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         torch.addcmul(grad_t, a_next, d_next, out=d_t)
         a_next, d_next = a_t, d_t
     return d, a_next * d_next
-
-
-def previous_states(h: Tensor, initial: Tensor, keep: Tensor | None = None) -> Tensor:
-    """h_{t-1} for every t, (batch, time, width), times `keep`, as from `keep_mask`."""
-    previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-    return previous if keep is None else previous * keep
-
-
-def running_max(score: Tensor, before: Tensor, reset: Tensor | None, decay: Tensor | float = 0.0) -> tuple[Tensor, ...]:
-    """m_t = max(m_{t-1} - decay, score_t), restarted at resets, by which layers divide sums of exponentials, so that no
-    exponent is above 0. No gradient passes through the maxima, on which those layers' outputs do not depend.
-
-    Args:
-        score: (batch, time, width).
-        before: m before the first step, (batch, width).
-        reset: (batch, time) bool, true where m_{t-1} is replaced by minus infinity.
-        decay: (width,).
-
-    Returns:
-        m_t and m_{t-1}, each (batch, time, width).
-    """
-    walls = None if reset is None else barrier(reset, score.dtype)
-    earlier, maxima = [], []
-    for t, score_t in enumerate(score.detach().unbind(1)):
-        before = before if walls is None else before + walls[:, t]
-        earlier.append(before)
-        before = torch.maximum(before.detach() - decay, score_t)
-        maxima.append(before)
-    return torch.stack(maxima, dim=1), torch.stack(earlier, dim=1)
-
-
-def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
-    """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
-
-    Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
-    Ubiquitous Sequential Computation" (2023):
-
-        A_t = sum_{s <= t} log a_s
-        h_t = exp(A_t) h_0 + exp(A_t + log sum_{s <= t} exp(log b_s - A_s))
-
-    The paper includes h_0 in the sum by its logarithm; here it is a separate term, so that it may be zero or negative
-    and has a gradient. Exact up to rounding: the terms are differences of A, whose absolute precision falls as |A|
-    grows with time, so that in float32 the relative error of h is about 1e-4 where |A| is 1000.
-
-    Args:
-        log_a: (batch, time, width), at most 0 for a decay.
-        log_b: (batch, time, width).
-        initial: h before the first step, (batch, width).
-        reset: (batch, time) bool, true where h_{t-1} is replaced by zero.
-
-    Returns:
-        h: (batch, time, width).
-    """
-    h, outputs = initial, []
-    for piece in pieces(reset, log_a.shape[1]):
-        if reset is not None:
-            h = h * keep_mask(reset, h.dtype)[:, piece.start]
-        total = log_a[:, piece].cumsum(1)
-        inputs = torch.logcumsumexp(log_b[:, piece] - total, dim=1)
-        outputs.append(torch.exp(total + inputs) + torch.exp(total) * h.unsqueeze(1))
-        h = outputs[-1][:, -1]
-    return torch.cat(outputs, dim=1)

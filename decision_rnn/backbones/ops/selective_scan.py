@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.backbones.contract import without_autocast
-from decision_rnn.backbones.ops.first_order import first_order
-from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.recurrence import first_order, linear_recurrence
 
 
 def selective_scan(
@@ -58,10 +57,8 @@ class _SelectiveScan(torch.autograd.Function):
         a, h, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
         size = dt if reset is None else dt.masked_fill(reset.unsqueeze(2), torch.inf)
         doublings, decay = a / math.log(2), torch.empty(h.shape, dtype=a.dtype, device=a.device)
-        before, states = (
-            h,
-            [],
-        )  # not one tensor, which would be mapped anew, and cleared, by the operating system at every call
+        before = h
+        states = []  # not one tensor, which the operating system would map anew, and clear, at every call
         for t in range(dt.shape[1]):
             torch.mul(size[:, t, None], doublings, out=decay).exp2_()
             h = torch.mul(decay, h).addcmul_(u[:, t, None], b[:, t, :, None])

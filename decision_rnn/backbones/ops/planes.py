@@ -1,11 +1,19 @@
-"""Rotary positions: pairs of coordinates rotated by an angle proportional to position (RoFormer, equation 34)."""
+"""Complex numbers as pairs of real ones, and the rotations by which attention encodes positions."""
 
 import torch
 from torch import Tensor
 
+Planes = tuple[Tensor, ...]
+"""The real and the imaginary part of complex numbers."""
 
-def rotary_table(length: int, width: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of position * 10000^(-2i / width), each (length, width / 2)."""
+
+def product(a: Planes, b: Planes) -> Planes:
+    """The product of complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def rotary_table(length: int, width: int) -> Planes:
+    """cos and sin of position * 10000^(-2i / width), each (length, width / 2), as in RoFormer, equation 34."""
     frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
     return angle.cos(), angle.sin()
@@ -27,8 +35,7 @@ def rotate_step(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`rotate` in real arithmetic, for `step`: complex numbers cannot be exported."""
     wide = _widened(x)
     even, odd = wide.unflatten(-1, (-1, 2)).unbind(-1)
-    cos, sin = cos.to(wide.dtype), sin.to(wide.dtype)
-    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x.dtype)
+    return torch.stack(product((even, odd), (cos.to(wide.dtype), sin.to(wide.dtype))), dim=-1).flatten(-2).to(x.dtype)
 
 
 def _widened(x: Tensor) -> Tensor:
