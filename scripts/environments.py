@@ -7,14 +7,14 @@ policy then plays an episode, in which every action must be within the environme
     python scripts/environments.py
 """
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.wrappers import (
     ClipAction,
     FlattenObservation,
@@ -23,13 +23,13 @@ from gymnasium.wrappers import (
     RescaleAction,
 )
 from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
-from results_folder import RESULTS, Made, table, write_report
+from results_folder import RESULTS, provenance, table, write_report
+from tqdm import tqdm
 
 import decision_rnn
 from decision_rnn.data.layouts import Layout
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
-from decision_rnn.utils.messages import bar
 from decision_rnn.utils.plugins import import_plugins
 
 PLUGINS = ("minigrid", "gymnasium_robotics")
@@ -42,66 +42,39 @@ SMALL: dict[str, Any] = {
     "plugins": PLUGINS,
 }
 STEPS = ("recorded", "trained", "evaluated", "exported")
-ENVIRONMENTS = (
-    "Pendulum-v1",
-    "MountainCarContinuous-v0",
-    *(
-        f"{body}-v5"
-        for body in (
-            "InvertedPendulum",
-            "InvertedDoublePendulum",
-            "Hopper",
-            "Walker2d",
-            "HalfCheetah",
-            "Ant",
-            "Humanoid",
-            "HumanoidStandup",
-            "Swimmer",
-            "Reacher",
-            "Pusher",
-        )
-    ),
-    "CartPole-v1",
-    "Acrobot-v1",
-    "FrozenLake-v1",
-    "Taxi-v4",
-    "Blackjack-v1",
-    "MiniGrid-Empty-5x5-v0",
-    "MiniGrid-MemoryS7-v0",
-    "PointMaze_UMaze-v3",
-    "AntMaze_UMaze-v5",
-    "AdroitHandDoor-v1",
-)
-WRAPPED: dict[str, Callable[[], gymnasium.Env]] = {
-    "FlattenObservation-FrameStackObservation-Pendulum-v1": lambda: FlattenObservation(
-        FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
-    ),
-    "FlattenObservation-PointMaze_UMaze-v3": lambda: FlattenObservation(gymnasium.make("PointMaze_UMaze-v3")),
-    "NormalizeObservation-Hopper-v5": lambda: NormalizeObservation(gymnasium.make("Hopper-v5")),
-    "RescaleAction-Pendulum-v1": lambda: RescaleAction(gymnasium.make("Pendulum-v1"), -1.0, 1.0),
-    "ClipAction-Humanoid-v5": lambda: ClipAction(gymnasium.make("Humanoid-v5")),
-    "ImgObsWrapper-MiniGrid-Empty-5x5-v0": lambda: ImgObsWrapper(gymnasium.make("MiniGrid-Empty-5x5-v0")),
-    "RGBImgPartialObsWrapper-MiniGrid-Empty-5x5-v0": lambda: RGBImgPartialObsWrapper(
-        gymnasium.make("MiniGrid-Empty-5x5-v0")
-    ),
-}
-"""Environments of your own, registered as docs/tutorials/own-data.md says, by the wrappers in their names."""
+ENVIRONMENTS = [
+    "Pendulum-v1", "MountainCarContinuous-v0", "InvertedPendulum-v5", "InvertedDoublePendulum-v5", "Hopper-v5",
+    "Walker2d-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "HumanoidStandup-v5", "Swimmer-v5", "Reacher-v5",
+    "Pusher-v5", "CartPole-v1", "Acrobot-v1", "FrozenLake-v1", "Taxi-v4", "Blackjack-v1", "MiniGrid-Empty-5x5-v0",
+    "MiniGrid-MemoryS7-v0", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5", "AdroitHandDoor-v1",
+]  # fmt: skip
+
+
+def stacked(environment: gymnasium.Env) -> gymnasium.Env:
+    return FlattenObservation(FrameStackObservation(environment, 3))
+
+
+WRAPPED: list[tuple[str, str, Callable[[gymnasium.Env], gymnasium.Env]]] = [
+    ("FlattenObservation-FrameStackObservation", "Pendulum-v1", stacked),
+    ("FlattenObservation", "PointMaze_UMaze-v3", FlattenObservation),
+    ("NormalizeObservation", "Hopper-v5", NormalizeObservation),
+    ("RescaleAction", "Pendulum-v1", lambda env: RescaleAction(env, -1.0, 1.0)),
+    ("ClipAction", "Humanoid-v5", ClipAction),
+    ("ImgObsWrapper", "MiniGrid-Empty-5x5-v0", ImgObsWrapper),
+    ("RGBImgPartialObsWrapper", "MiniGrid-Empty-5x5-v0", RGBImgPartialObsWrapper),
+]
+"""Environments of your own, registered as docs/tutorials/own-data.md says: their wrappers, and what these wrap."""
 
 
 def main() -> None:
-    made = Made.here(seeds=[0], packages=["onnx", "onnxruntime", "minigrid", "gymnasium-robotics"])
+    made = provenance(seeds=[0], packages=["onnx", "onnxruntime", "minigrid", "gymnasium-robotics"])
     import_plugins(PLUGINS)
-    for name, wrapped in WRAPPED.items():
-        gymnasium.register(name, wrapped)
-    rows = []
-    with (
-        bar(total=len(ENVIRONMENTS) + len(WRAPPED), desc="environments") as shown,
-        tempfile.TemporaryDirectory() as folder,
-    ):
+    names = [*ENVIRONMENTS, *(f"{prefix}-{inner}" for prefix, inner, _ in WRAPPED)]
+    for prefix, inner, wrap in WRAPPED:
+        gymnasium.register(f"{prefix}-{inner}", lambda wrap=wrap, inner=inner: wrap(gymnasium.make(inner)))
+    with tempfile.TemporaryDirectory() as folder:
         os.environ["DECISION_RNN_DATA"] = folder
-        for environment_id in (*ENVIRONMENTS, *WRAPPED):
-            rows.append(row(environment_id, Path(folder)))
-            shown.update()
+        rows = [row(environment_id, Path(folder)) for environment_id in tqdm(names)]
     write_report(
         RESULTS / "environments" / "README.md",
         "# Environments\n\n"
@@ -116,63 +89,42 @@ def main() -> None:
 def row(environment_id: str, folder: Path) -> list[str]:
     """The table's row of an environment."""
     environment = gymnasium.make(environment_id)
-    space, seen = environment.action_space, describe(environment.observation_space)
-    remark, done = str(space), 0
-    dataset = run = None
-
-    def record() -> None:
-        nonlocal dataset
-        space.seed(0)
-        name = f"local/{environment_id}"
-        dataset = decision_rnn.record(lambda _: space.sample(), environment_id, name, steps=300, progress=False)
-
-    def train() -> None:
-        nonlocal run
-        run = decision_rnn.train(dataset, output=folder / environment_id, **SMALL)
-
-    def evaluate() -> None:
-        assert run is not None
-        run.evaluate(episodes=1, max_episode_steps=200, progress=False)
-
-    def export() -> None:
-        assert run is not None
-        export_onnx(run.agent, folder / "policy.onnx")
-        play(environment_id, Policy.load(folder / "policy.onnx"))
-
-    steps: tuple[Callable[[], None], ...] = (record, train, evaluate, export)
-    for step in steps:
-        try:
-            step()
-        except decision_rnn.InputError as error:
-            remark = str(error)
-            break
-        done += 1
-    return [environment_id, *["yes"] * done, *["no"] * (len(steps) - done), seen, remark]
-
-
-def describe(space: gymnasium.Space) -> str:
-    """Its class, and how many numbers an agent reads."""
-    name = type(space).__name__
+    remark, done = str(environment.action_space), 0
     try:
-        return f"{name}, {Layout.of_space(space, 'observations').size} numbers"
-    except decision_rnn.InputError:
-        return name
+        for _ in stages(environment, folder / environment_id):
+            done += 1
+    except decision_rnn.InputError as error:
+        remark = str(error)
+    space = environment.observation_space
+    description = type(space).__name__
+    with contextlib.suppress(decision_rnn.InputError):
+        description += f", {Layout.of_space(space, 'observations').size} numbers"
+    return [environment_id, *["yes"] * done, *["no"] * (len(STEPS) - done), description, remark]
 
 
-def play(environment_id: str, policy: Policy) -> None:
-    """Play 200 steps; AssertionError if an action leaves the action space."""
-    environment = gymnasium.make(environment_id)
-    observation, _ = environment.reset(seed=0)
-    reward = 0.0
+def stages(environment: gymnasium.Env, output: Path) -> Iterator[None]:
+    """Go through `STEPS`, with a yield after each; AssertionError if an action leaves the action space."""
+    assert environment.spec is not None
+    name, space = environment.spec.id, environment.action_space
+    space.seed(0)
+    dataset = decision_rnn.record(lambda _: space.sample(), name, f"local/{name}", steps=300, progress=False)
+    yield
+    run = decision_rnn.train(dataset, output=output, **SMALL)
+    yield
+    run.evaluate(episodes=1, max_episode_steps=200, progress=False)
+    yield
+    export_onnx(run.agent, output / "policy.onnx")
+    policy = Policy.load(output / "policy.onnx")
+    observation, reward = environment.reset(seed=0)[0], 0.0
     for _ in range(200):
         action = policy.act(observation, reward)
-        assert environment.action_space.contains(action), action
+        assert space.contains(action), action
         observation, gained, terminated, truncated, _ = environment.step(action)
         reward = float(gained)
         if terminated or truncated:
             observation, _ = environment.reset()
             policy.reset()
-    assert np.isfinite(action).all()
+    yield
 
 
 if __name__ == "__main__":

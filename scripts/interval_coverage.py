@@ -14,8 +14,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from results_folder import RESULTS as ALL_RESULTS
-from results_folder import Made, save_figure, table, write_report
+from results_folder import RESULTS, provenance, table, write_report
 from scipy import stats
 
 from decision_rnn.evaluation.statistics import (
@@ -31,9 +30,8 @@ from decision_rnn.evaluation.statistics import (
     holm,
     interquartile_mean,
 )
-from decision_rnn.utils.files import write_atomically
 
-RESULTS = ALL_RESULTS / "statistics"
+FOLDER = RESULTS / "statistics"
 SEED = 0
 RESAMPLES = 1000
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
@@ -61,9 +59,10 @@ NAMED = {
 }
 
 
-def covered(low: np.ndarray, high: np.ndarray, truth: np.ndarray | float) -> tuple[float, float]:
+def covered(low: np.ndarray, high: np.ndarray, truth: np.ndarray | float) -> dict[str, float]:
     """Coverage and median length of intervals; an end equal to the truth covers it."""
-    return float(((low <= truth + 1e-9) & (truth - 1e-9 <= high)).mean()), float(np.median(high - low))
+    coverage = ((low <= truth + 1e-9) & (truth - 1e-9 <= high)).mean()
+    return {"coverage": float(coverage), "width": float(np.median(high - low))}
 
 
 def mean_intervals(scores: np.ndarray, generator: np.random.Generator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -89,26 +88,24 @@ def one_dataset(trials: int, generator: np.random.Generator) -> Iterator[Row]:
             parts = [mean_intervals(part, generator) for part in np.array_split(x, max(1, trials // 500))]
             intervals = {name: np.concatenate([np.array(part[name]) for part in parts], axis=1) for name in parts[0]}
         for name, ends in intervals.items():
-            coverage, width = covered(ends[0], ends[1], truth)
-            yield {"shape": shape, "seeds": n, "interval": name, "coverage": coverage, "width": width}
+            yield {"shape": shape, "seeds": n, "interval": name, **covered(ends[0], ends[1], truth)}
         if n > 1:
             true = interquartile_mean(draw(generator, (1_000_000,)))
-            bootstrapped = (bootstrap_means([of], RESAMPLES, i) for i, of in enumerate(x[: trials // 10]))
-            ends = np.array([np.quantile(of, TAILS) for of in bootstrapped]).T
-            coverage, width = covered(ends[0], ends[1], true)
+            bootstrapped = (bootstrap_means([scores], RESAMPLES, i) for i, scores in enumerate(x[: trials // 10]))
+            ends = np.array([np.quantile(means, TAILS) for means in bootstrapped]).T
             name = "percentile bootstrap of the interquartile mean"
-            yield {"shape": shape, "seeds": n, "interval": name, "coverage": coverage, "width": width}
+            yield {"shape": shape, "seeds": n, "interval": name, **covered(ends[0], ends[1], true)}
 
 
 def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
     """How often Welch's interval covers and detects a difference of 10, and how often equal variants seem to differ."""
     for shape, n in itertools.product(SHAPES, (5, 10, 20)):
         draw = SHAPES[shape][0]
-        found = [compare_seeds(a + 10, b) for a, b in draw(generator, (trials, 2, n))]
+        compared = [compare_seeds(a + 10, b) for a, b in draw(generator, (trials, 2, n))]
         row = {"shape": shape, "seeds": n}
-        row["coverage"] = float(np.mean([of.low <= 10 <= of.high for of in found]))
-        row["better"] = float(np.mean([of.p_value < 0.05 and of.difference > 0 for of in found]))
-        row["worse"] = float(np.mean([of.p_value < 0.05 and of.difference < 0 for of in found]))
+        row["coverage"] = float(np.mean([each.low <= 10 <= each.high for each in compared]))
+        row["better"] = float(np.mean([each.p_value < 0.05 and each.difference > 0 for each in compared]))
+        row["worse"] = float(np.mean([each.p_value < 0.05 and each.difference < 0 for each in compared]))
         for count, reference in ((2, "reference named"), (6, "reference named"), (6, "against the best")):
             p_values = against_first if reference == "reference named" else against_best
             wrong = sum(min(p_values(x)) < 0.05 for x in draw(generator, (trials // 2, count, n)))
@@ -118,7 +115,7 @@ def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 def against_first(scores: np.ndarray) -> list[float]:
     """The adjusted p-values of `compare_variants` for scores (variants, seeds), the first being the reference."""
-    return [of.p_value for of in compare_variants(dict(enumerate(scores)), 0).values()]
+    return [each.p_value for each in compare_variants(dict(enumerate(scores)), 0).values()]
 
 
 def against_best(scores: np.ndarray) -> list[float]:
@@ -150,11 +147,9 @@ def aggregates(trials: int, generator: np.random.Generator) -> Iterator[Row]:
             percentiles.append(np.quantile(means, TAILS))
             ours.append((score - half, score + half))
         for name, ends in (("percentile bootstrap", percentiles), ("t", ours)):
-            coverage, width = covered(*np.array(ends).T, true)
-            given = datasets >= FEWEST_DATASETS and x.size >= FEWEST_RUNS and n >= FEWEST_FOR_INTERVAL
+            reported = datasets >= FEWEST_DATASETS and x.size >= FEWEST_RUNS and n >= FEWEST_FOR_INTERVAL
             yield {"shape": shape, "datasets": datasets, "seeds": n, "interval": name,
-                   "given": "yes" if given else "no",
-                   "coverage": coverage, "width": width}  # fmt: skip
+                   "given": "yes" if reported else "no", **covered(*np.array(ends).T, true)}  # fmt: skip
 
 
 def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
@@ -170,12 +165,11 @@ def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
             higher = (1 + np.sign(a[:, :, None] - b[:, None, :])) / 2
             redrawn = (np.einsum("rdi,dij->rdj", weights[0], higher) * weights[1]).sum(axis=(1, 2)) / datasets
             percentiles.append(np.quantile(redrawn, TAILS))
-            of = compare_over_datasets(dict(enumerate(a)), dict(enumerate(b)))
-            ours.append((of.low, of.high))
+            improvement = compare_over_datasets(dict(enumerate(a)), dict(enumerate(b)))
+            ours.append((improvement.low, improvement.high))
         for name, ends in (("percentile bootstrap", percentiles), ("Newcombe's", ours)):
-            coverage, width = covered(*np.array(ends).T, true)
-            yield {"datasets": datasets, "truth": true, "seeds": n, "interval": name, "coverage": coverage,
-                   "width": width}  # fmt: skip
+            row = {"datasets": datasets, "truth": true, "seeds": n, "interval": name}
+            yield row | covered(*np.array(ends).T, true)
 
 
 def cell(row: Row) -> str:
@@ -187,14 +181,12 @@ def cell(row: Row) -> str:
 def pivot(rows: list[Row], down: tuple[str, ...]) -> str:
     """A Markdown table: a line for each value of `down`, a column for each interval."""
     columns = list(dict.fromkeys(row["interval"] for row in rows))
-    lines: dict[tuple[Any, ...], dict[str, str]] = {}
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
-        lines.setdefault(tuple(row[key] for key in down), {})[row["interval"]] = cell(row)
-    text = []
-    for key, cells in lines.items():
-        text.append([f"{value:.2f}" if isinstance(value, float) else str(value) for value in key])
-        text[-1] += [cells.get(column, "") for column in columns]
-    return table([*down, *columns], text)
+        values = (row[key] for key in down)
+        line = tuple(f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)
+        lines.setdefault(line, dict.fromkeys(columns, ""))[row["interval"]] = cell(row)
+    return table([*down, *columns], [[*line, *cells.values()] for line, cells in lines.items()])
 
 
 def plot(rows: list[Row]) -> None:
@@ -213,7 +205,7 @@ def plot(rows: list[Row]) -> None:
     panels[0].set_ylabel("coverage of the mean")
     panels[0].legend(frameon=False, fontsize=8, loc="lower right")
     figure.tight_layout()
-    save_figure(figure, RESULTS / "coverage.png", dpi=130)
+    figure.savefig(FOLDER / "coverage.png", dpi=130)
 
 
 def report(tables: dict[str, list[Row]], trials: int) -> str:
@@ -278,7 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=10_000, help="draws of one dataset's scores")
     trials = parser.parse_args().trials
-    made = Made.here(seeds=[SEED], packages=["scipy"])
+    made = provenance(seeds=[SEED], packages=["scipy"])
     few = trials // 10
     makers = {
         "one dataset": (one_dataset, trials),
@@ -287,10 +279,10 @@ def main() -> None:
         "probability of improvement": (improvements, few),
     }
     tables = {name: list(make(count, np.random.default_rng(SEED))) for name, (make, count) in makers.items()}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_atomically(RESULTS / "coverage.json", (json.dumps({"trials": trials, **tables}, indent=1) + "\n").encode())
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "coverage.json").write_text(json.dumps({"trials": trials, **tables}, indent=1) + "\n")
     plot(tables["one dataset"])
-    write_report(RESULTS / "README.md", report(tables, trials), made)
+    write_report(FOLDER / "README.md", report(tables, trials), made)
 
 
 if __name__ == "__main__":

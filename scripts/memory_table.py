@@ -9,28 +9,26 @@ is the percentage of episodes that succeed when conditioned on 1 and fail when c
 """
 
 import argparse
-import csv
-import statistics
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from results_folder import RESULTS, Made, table, write_report
+import pandas as pd
+from results_folder import RESULTS, provenance, table, write_report
 
 from decision_rnn import Run, read_comparison
 
 LENGTHS = (9, 30, 90, 270, 900, 2_700, 9_600)
+LONGEST_TRAINED = 30
 EPISODES = 50
 """Episodes of every length for each of the two targets."""
 LEARNT = 95.0
 """Accuracy at the training lengths from which a row shows memory rather than training."""
 FOLDER = RESULTS / "memory" / "tmaze"
+CSV, PICTURE = FOLDER / "memory-tmaze.csv", FOLDER / "memory-tmaze.png"
 NAMES = {"gru": "GRU", "lstm": "LSTM", "mingru": "minGRU", "mlstm": "mLSTM", "lru": "LRU", "s4d": "S4D",
          "transformer": "transformer", "mlp": "MLP"}  # fmt: skip
 """Rows of the picture and their labels."""
-Accuracy = dict[str, dict[int, list[float]]]
-"""Percentages by backbone and corridor length, one per seed."""
 
 
 def conditioning_accuracy(run: Run, length: int) -> float:
@@ -40,63 +38,46 @@ def conditioning_accuracy(run: Run, length: int) -> float:
     return (success.score_mean + 100 - failure.score_mean) / 2
 
 
-def write_csv(accuracy: Accuracy, path: Path) -> None:
-    """Write one row for each backbone, seed and length."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["backbone", "seed", "steps", "accuracy_percent"])
-        for name, lengths in accuracy.items():
-            for length, values in lengths.items():
-                writer.writerows([name, seed, length, value] for seed, value in enumerate(values))
+def summarise(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Mean, lowest and highest percentage over seeds: rows are backbones, columns statistics and corridor lengths."""
+    grouped = accuracy.groupby(["backbone", "steps"])["accuracy_percent"]
+    return grouped.agg(["mean", "min", "max"]).unstack("steps")
 
 
-def read_csv(path: Path) -> Accuracy:
-    """Read what `write_csv` wrote."""
-    accuracy: Accuracy = {}
-    with path.store as file:
-        for row in csv.DictReader(file):
-            values = accuracy.setdefault(row["backbone"], {}).setdefault(int(row["steps"]), [])
-            values.append(float(row["accuracy_percent"]))
-    return accuracy
-
-
-def draw(accuracy: Accuracy, longest_trained: int, path: Path) -> None:
+def draw(summary: pd.DataFrame) -> None:
     """Heat map of eight backbones; those that have not learnt the training lengths are marked."""
-    names = [name for name in NAMES if name in accuracy]
-    means = np.array([[statistics.fmean(accuracy[name][length]) for length in LENGTHS] for name in names])
+    summary = summary.loc[[name for name in NAMES if name in summary.index]]
     figure, axis = plt.subplots(figsize=(8.5, 3.9), layout="constrained")
-    axis.imshow(means, cmap="Blues", vmin=50, vmax=110, aspect="auto")
-    for (row, column), mean in np.ndenumerate(means):
-        values = accuracy[names[row]][LENGTHS[column]]
-        text = f"{mean:.0f}" + (f"\n{min(values):.0f}-{max(values):.0f}" if max(values) - min(values) >= 1 else "")
+    axis.imshow(summary["mean"], cmap="Blues", vmin=50, vmax=110, aspect="auto")
+    for (row, column), mean in np.ndenumerate(summary["mean"]):
+        low, high = (summary[end].iloc[row, column] for end in ("min", "max"))
+        text = f"{mean:.0f}" + (f"\n{low:.0f}-{high:.0f}" if high - low >= 1 else "")
         axis.text(column, row, text, ha="center", va="center", fontsize=8.5, color="white" if mean > 88 else "black")
-    trained = LENGTHS.index(longest_trained)
-    labels = [NAMES[name] + "" if means[i, trained] >= LEARNT or name == "mlp" else f"{NAMES[name]}*"
-              for i, name in enumerate(names)]  # fmt: skip
-    axis.set_yticks(range(len(names)), labels)
+    learnt = summary["mean"][LONGEST_TRAINED] >= LEARNT
+    axis.set_yticks(
+        range(len(summary)), [NAMES[name] + "*" * (not learnt[name] and name != "mlp") for name in summary.index]
+    )
     axis.set_xticks(range(len(LENGTHS)), [f"{length:,}" for length in LENGTHS])
+    trained = LENGTHS.index(LONGEST_TRAINED)
     axis.axvline(trained + 0.5, color="#333333", linewidth=1.5)
     axis.text(trained + 0.47, -0.62, "training lengths", ha="right", fontsize=8.5)
     axis.set_xlabel("corridor length, steps        * has not learnt the training lengths")
     axis.set_title("T-Maze success rate (%, chance 50), mean and range over seeds", loc="left", fontsize=10.5, pad=18)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    figure.savefig(path, dpi=150)
+    figure.savefig(PICTURE, dpi=150)
 
 
-def markdown(accuracy: Accuracy) -> str:
+def markdown(summary: pd.DataFrame) -> str:
     """Table of means over seeds, with the range in brackets where seeds differ."""
-
-    def cell(values: Sequence[float]) -> str:
-        mean = f"{statistics.fmean(values):.0f}"
-        return mean if max(values) - min(values) < 1 else f"{mean} ({min(values):.0f} to {max(values):.0f})"
-
-    def key(item: tuple[str, Mapping[int, list[float]]]) -> float:
-        return -sum(statistics.fmean(values) for values in item[1].values())
-
-    rows = [
-        [name, *(cell(values) for values in lengths.values())] for name, lengths in sorted(accuracy.items(), key=key)
-    ]
+    rows = []
+    for name in summary["mean"].sum(axis=1).sort_values(ascending=False, kind="stable").index:
+        means, lows, highs = (summary[statistic].loc[name] for statistic in ("mean", "min", "max"))
+        cells = [
+            f"{mean:.0f}" if high - low < 1 else f"{mean:.0f} ({low:.0f} to {high:.0f})"
+            for mean, low, high in zip(means, lows, highs, strict=True)
+        ]
+        rows.append([name, *cells])
     return table(["backbone", *(f"{length:,}" for length in LENGTHS)], rows)
 
 
@@ -105,24 +86,27 @@ def main() -> None:
     parser.add_argument("comparison", type=Path, nargs="?", help="folder of the comparison")
     folder = parser.parse_args().comparison
     if folder is None:
-        return draw(read_csv(FOLDER / "memory-tmaze.csv"), 30, FOLDER / "memory-tmaze.png")
-    comparison = read_comparison(folder)
-    made = Made.from_trials(comparison.trials)
-    accuracy: Accuracy = {}
-    for trial in comparison.trials:
-        lengths = accuracy.setdefault(trial.variant, {length: [] for length in LENGTHS})
+        return draw(summarise(pd.read_csv(CSV)))
+    trials = read_comparison(folder).trials
+    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials))
+    seeds = sorted({trial.seed for trial in trials})
+    made = provenance(seeds, notes=f"the agents were made at commit {commits}")
+    rows = []
+    for trial in trials:
         for length in LENGTHS:
-            lengths[length].append(conditioning_accuracy(Run(folder / trial.run), length))
-        print(trial.variant, trial.seed, *(f"{values[-1]:.0f}" for values in lengths.values()), flush=True)
-    write_csv(accuracy, FOLDER / "memory-tmaze.csv")
-    draw(accuracy, 30, FOLDER / "memory-tmaze.png")
+            rows.append((trial.variant, trial.seed, length, conditioning_accuracy(Run(folder / trial.run), length)))
+            print(*rows[-1], flush=True)
+    accuracy = pd.DataFrame(rows, columns=["backbone", "seed", "steps", "accuracy_percent"])
+    accuracy.to_csv(CSV, index=False)
+    summary = summarise(accuracy)
+    draw(summary)
     text = [
         "# T-Maze",
         "![T-Maze success rate by corridor length](memory-tmaze.png)",
         "Trained on memory/tmaze-30; percentage of episodes that succeed when conditioned on 1 and fail when "
         f"conditioned on 0, {EPISODES} episodes each way, mean over seeds and their range. Below {LEARNT:.0f} "
         "at the training lengths a backbone has not learnt the task in so short a training.",
-        markdown(accuracy),
+        markdown(summary),
     ]
     write_report(FOLDER / "README.md", "\n\n".join(text), made)
 

@@ -27,7 +27,7 @@ TRY_IT, TRY_IT_PAGE = ROOT / "build/try-it", "browser.md"
 """The folder that `decision-rnn play pretrained/hopper-medium --browser --output build/try-it` writes, which the site
 shows if it is there, and the page that links to it."""
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
-FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 BACKBONES_PAGE = "reference/backbones.md"
 HELP_COLUMNS = "80"
 WIDE = 1000
@@ -96,10 +96,8 @@ def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str
         path = os.path.normpath(PurePosixPath(source).parent / target).replace(os.sep, "/")
         if (ROOT / path / "README.md").is_file():
             path += "/README.md"
-        if not (ROOT / path).exists() and not find(site_path(path)):
-            return match[0]
         if not find(site_path(path)):
-            return "\0"  # marks text without its link
+            return "\0" if (ROOT / path).exists() else match[0]  # \0 marks text without its link
         there = os.path.relpath(site_path(path), PurePosixPath(site_path(source)).parent).replace(os.sep, "/")
         return match["before"] + there + (f"#{anchor}" if anchor else "") + match["after"]
 
@@ -107,11 +105,9 @@ def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str
         text = LINK.sub(turned, text)
         return re.sub(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\0", r"\1", text)
 
-    parts, end = [], 0
-    for fence in FENCE.finditer(markdown):
-        parts += [outside_code(markdown[end : fence.start()]), fence[0]]
-        end = fence.end()
-    return "".join([*parts, outside_code(markdown[end:])])
+    parts = FENCE.split(markdown)
+    parts[::2] = map(outside_code, parts[::2])  # between the fences
+    return "".join(parts)
 
 
 def site_path(path: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from results_folder import RESULTS, Made, table, write_report
+from results_folder import RESULTS, provenance, table, write_report
 
 from decision_rnn import EpisodeStore, open_dataset
 
@@ -96,7 +96,7 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
 
 
 def main() -> None:
-    made = Made.here(seeds=[0])
+    made = provenance(seeds=[0])
     rows, observations, returns = [], [], {}
     for name in REFERENCE["datasets"]:
         dataset = open_dataset(name)
@@ -106,7 +106,6 @@ def main() -> None:
         rows.append([name, *values.values(), f"{float(dataset.spec.normalised(returns[name].mean())):.1f}"])
         if "observation_mean" in reference:
             observations.append(observation_table(name, store, reference))
-    FOLDER.mkdir(parents=True, exist_ok=True)
     draw(returns, FOLDER / "returns.png")
     head = ["stand-in", "episodes", "return, mean", "sd", "min", "max", "length", "score of the data"]
     sections = [

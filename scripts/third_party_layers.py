@@ -4,7 +4,7 @@
     python scripts/third_party_layers.py
 
 A wrapper implements the contract with what the layer itself offers: its parallel form if that takes the state, its
-recurrent form as `step`; a parallel form without a state is used for a slice that starts an episode in every row, and
+recurrent form as `step`; a parallel form without a state is used for a segment that starts an episode in every row, and
 steps elsewhere. The wrapper keeps episodes apart by calling the layer once for each piece of time without a reset. Any
 remaining failure is the layer's own.
 """
@@ -13,7 +13,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from mambapy.mamba import MambaBlock, MambaConfig
 from minGRU_pytorch.minGRU import minGRU
 from minGRU_pytorch.minLSTM import minLSTM
 from ncps.torch import CfC
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, provenance, write_report
 from s5 import S5
 from torch import Tensor, nn
 from xlstm.blocks.mlstm.layer import mLSTMLayer, mLSTMLayerConfig
@@ -31,7 +31,6 @@ from yet_another_retnet.retention import MultiScaleRetention
 
 from decision_rnn.backbones import SequenceMixer, State, reset_rows
 from decision_rnn.testing import PROPERTIES, TOLERANCES, check_mixer
-from decision_rnn.utils.files import write_atomically
 
 WIDTH = 8
 FLOAT32 = {torch.float32: TOLERANCES[torch.float32]}
@@ -258,12 +257,6 @@ LAYERS = [
 ]
 
 
-def check(layer: Layer) -> dict[str, str]:
-    """Check a layer against the contract, with float64's tolerance too if it computes in float64."""
-    tolerances = FLOAT32 if layer.float32 else TOLERANCES
-    return check_mixer(lambda: layer.make(), width=WIDTH, tolerances=tolerances, raise_error=False)
-
-
 def text(reports: dict[str, tuple[Layer, dict[str, str]]]) -> str:
     """The report: a table with a mark for each property, then what differs in every property that fails."""
     names = [f"{layer.package} {version(layer.package)}: {layer.name}" for layer, _ in reports.values()]
@@ -284,8 +277,7 @@ def text(reports: dict[str, tuple[Layer, dict[str, str]]]) -> str:
     for name, (layer, failures) in zip(names, reports.values(), strict=True):
         tolerances = "float32" if layer.float32 else "float64 and float32"
         lines += [f"## {name}", "", f"{len(failures)} of {len(PROPERTIES)} properties fail in {tolerances}.", ""]
-        lines += [f"- `{failed}`: {reason.removesuffix('.')}." for failed, reason in failures.items()]
-        lines += [""] if failures else []
+        lines += [*(f"- `{failed}`: {reason.removesuffix('.')}." for failed, reason in failures.items()), ""]
     return "\n".join(lines)
 
 
@@ -293,17 +285,17 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable()
     packages = sorted({layer.package for layer in LAYERS} - {"torch"})
-    made = Made.here(packages=packages, notes="random numbers are seeded in check_mixer")
+    made = provenance(packages=packages, notes="random numbers are seeded in check_mixer")
     torch.set_num_threads(1)
     reports = {}
     for layer in LAYERS:
-        failures = reports.setdefault(f"{layer.package} {layer.name}", (layer, check(layer)))[1]
+        tolerances = FLOAT32 if layer.float32 else TOLERANCES
+        failures = check_mixer(lambda make=layer.make: make(), width=WIDTH, tolerances=tolerances, raise_error=False)
+        reports[f"{layer.package} {layer.name}"] = layer, failures
         print(layer.package, layer.name, failures, flush=True)
     data = {name: failures for name, (_, failures) in reports.items()}
     write_report(FOLDER / "README.md", text(reports), made)
-    write_atomically(
-        FOLDER / "layers.json", f"{json.dumps({'made': asdict(made), 'layers': data}, indent=1)}\n".encode()
-    )
+    (FOLDER / "layers.json").write_text(f"{json.dumps({'made': made, 'layers': data}, indent=1)}\n")
 
 
 if __name__ == "__main__":

@@ -11,20 +11,19 @@ environment step. Two options together set the number of updates: all environmen
 """
 
 import argparse
-import csv
 import importlib.metadata
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from stable_baselines3 import SAC
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from torch import Tensor
 from tqdm import tqdm
+
+from decision_rnn.utils.files import new_file
 
 LEARNING_STARTS = 10_000  # environment steps of uniform actions before the first update
 
@@ -38,23 +37,16 @@ def actor_of(model: SAC) -> dict[str, Tensor]:
         "mean": actor.mu,
         "log_std": actor.log_std,
     }
-    return {f"{name}.{part}": getattr(layer, part) for name, layer in layers.items() for part in ("weight", "bias")}
+    parts = ("weight", "bias")
+    return {f"{name}.{part}": getattr(layer, part).detach().clone() for name, layer in layers.items() for part in parts}
 
 
 class Snapshots(BaseCallback):
     """Saves the actor every `every` environment steps, with a line in *-learning.csv and a progress bar."""
 
-    def __init__(
-        self,
-        every: int,
-        steps: int,
-        folder: Path,
-        prefix: str,
-        metadata: dict[str, str],
-        actor: Callable[[BaseAlgorithm], dict[str, Tensor]],
-    ) -> None:
+    def __init__(self, every: int, steps: int, folder: Path, prefix: str, metadata: dict[str, str]) -> None:
         super().__init__()
-        self.every, self.folder, self.prefix, self.metadata, self.actor = every, folder, prefix, metadata, actor
+        self.every, self.folder, self.prefix, self.metadata = every, folder, prefix, metadata
         self.bar = tqdm(total=steps, desc=prefix, unit="step", unit_scale=True, disable=None)
         self.log = folder / f"{prefix}-learning.csv"
         self.log.write_text("environment_steps,return_mean,length_mean\n")
@@ -69,20 +61,13 @@ class Snapshots(BaseCallback):
     def _save(self, steps: int) -> None:
         thousands = f"{steps / 1000:06.1f}".removesuffix(".0").zfill(4)
         path = self.folder / f"{self.prefix}-{thousands}k.safetensors"
-        tensors = {name: tensor.detach().clone() for name, tensor in self.actor(self.model).items()}
-        temporary = path.with_suffix(".partial")
-        save_file(tensors, temporary, self.metadata | {"environment_steps": str(steps)})
-        temporary.rename(path)
+        with new_file(path) as temporary:
+            save_file(actor_of(self.model), temporary, self.metadata | {"environment_steps": str(steps)})
         episodes = list(self.model.ep_info_buffer or [])[-20:]
-        if not episodes:
-            return
-        row = [
-            steps,
-            round(float(np.mean([episode["r"] for episode in episodes])), 1),
-            round(float(np.mean([episode["l"] for episode in episodes])), 1),
-        ]
-        with self.log.open("a", newline="") as file:
-            csv.writer(file).writerow(row)
+        if episodes:
+            means = (f"{np.mean([episode[key] for episode in episodes]):.1f}" for key in ("r", "l"))
+            with self.log.open("a") as file:
+                file.write(f"{','.join((str(steps), *means))}\n")
 
 
 def main() -> None:
@@ -119,7 +104,7 @@ def main() -> None:
         "action": "tanh(mean + exp(clip(log_std, -20, 2)) * standard normal)",
     }
     prefix = f"{options.environment.partition('-')[0].lower()}-seed{options.seed}"
-    model.learn(options.steps, Snapshots(options.every, options.steps, options.out, prefix, metadata, actor_of))
+    model.learn(options.steps, Snapshots(options.every, options.steps, options.out, prefix, metadata))
 
 
 if __name__ == "__main__":

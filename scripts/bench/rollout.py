@@ -9,14 +9,14 @@ by how much an evaluation takes longer: CPU time on one core, wall time with a p
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from measure import Row, compare, main
 
 from decision_rnn import load_agent
-from decision_rnn.environments.registry import make_environment
+from decision_rnn.environments.playing import play_together
+from decision_rnn.environments.registry import open_environments
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.rollout import episode_groups, rollout
 from decision_rnn.utils.workers import default_processes
@@ -37,19 +37,15 @@ class Recorder(EnvironmentActor):
         return action, state
 
 
-def replay(environment_id: str, groups: list[list[np.ndarray]], lengths: np.ndarray) -> np.ndarray:
+def replay(environment_id: str, groups: list[list[np.ndarray]]) -> np.ndarray:
     """Returns of the episodes when the environments take recorded actions, without an agent."""
     returns = np.zeros(EPISODES)
-    for numbers, steps in zip(episode_groups(EPISODES, environment_id), groups, strict=True):
-        environments = {number: make_environment(environment_id) for number in numbers}
-        for number, environment in environments.items():
-            environment.reset(seed=SEED + number)
-        for step, actions in enumerate(steps):
-            running = [number for number in numbers if lengths[number] > step]
-            for number, action in zip(running, actions, strict=True):
-                returns[number] += environments[number].step(action)[1]
-        for environment in environments.values():
-            environment.close()
+    for numbers, actions in zip(episode_groups(EPISODES, environment_id), groups, strict=True):
+        remaining = iter(actions)
+        with open_environments(environment_id, len(numbers)) as environments:
+            firsts = [env.reset(seed=SEED + number)[0] for env, number in zip(environments, numbers, strict=True)]
+            for step in play_together(environments, firsts, lambda *_, remaining=remaining: next(remaining)):
+                returns[np.array(numbers)[step.rows]] += step.rewards
     return returns
 
 
@@ -59,32 +55,27 @@ def bench(options: argparse.Namespace) -> list[Row]:
     play = partial(rollout, environment_id=environment_id, target_returns=[TARGET], episodes=EPISODES, seed=SEED)
     actor, recorder = EnvironmentActor(trained), Recorder(trained)
     (recorded,) = play(recorder)
-
-    def seconds(clock: Callable[[], float], processes: int) -> float:
-        """Time of the evaluation or, with no process, of the environments alone."""
-        start = clock()
-        if processes:
-            returns = play(actor, processes=processes)[0]["return"]
-        else:
-            returns = replay(environment_id, recorder.groups, recorded["length"])
-        if not np.array_equal(returns, recorded["return"]):
-            raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
-        return clock() - start
-
-    timings = {
-        "rollout/episodes-100": (time.process_time, 1),
-        "rollout/environments-alone": (time.process_time, 0),
-        "rollout/episodes-100/all-cores": (time.perf_counter, default_processes()),
-        "rollout/environments-alone/wall": (time.perf_counter, 0),
+    works = {
+        "rollout/episodes-100": lambda: play(actor)[0]["return"],
+        "rollout/episodes-100/all-cores": lambda: play(actor, processes=default_processes())[0]["return"],
+        "rollout/environments-alone": lambda: replay(environment_id, recorder.groups),
     }
-    values: dict[str, list[float]] = {name: [] for name in timings}
+    cpu: dict[str, list[float]] = {name: [] for name in works}
+    wall: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(options.rounds):
-        for name, (clock, processes) in timings.items():
-            values[name].append(seconds(clock, processes))
-    medians = {name: statistics.median(times) for name, times in values.items()}
-    one, alone, all_cores, wall = timings
-    rows = compare({one: medians[one], alone: medians[alone]}, alone, "s", 1)[:1]
-    return [*rows, *compare({all_cores: medians[all_cores], wall: medians[wall]}, wall, "s", 1)[:1]]
+        for name, work in works.items():
+            start = time.process_time(), time.perf_counter()
+            returns = work()
+            cpu[name].append(time.process_time() - start[0])
+            wall[name].append(time.perf_counter() - start[1])
+            if not np.array_equal(returns, recorded["return"]):
+                raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
+    one, all_cores, alone = works
+    rows = []
+    for name, times in ((one, cpu), (all_cores, wall)):
+        medians = {key: statistics.median(times[key]) for key in (name, alone)}
+        rows += compare(medians, alone, "s", 1)[:1]
+    return rows
 
 
 if __name__ == "__main__":
