@@ -3,7 +3,7 @@
 pip install -e ".[train-behavior]"
 python scripts/train_behavior.py Walker2d-v5 --seed 0 --steps 600000 --out runs/behavior
 
-The actors are files as in decision_rnn/data/standin/behavior; a file *-learning.csv beside them has the return of the
+The actors are files as in decision_rnn/data/behavior; a file *-learning.csv beside them has the return of the
 latest training episodes at each snapshot. The defaults are stable-baselines3's own, one update of 256 transitions per
 environment step. Two options together set the number of updates: all environments take a step, then come
 `--gradient-steps` updates, so that `--environments 2 --gradient-steps 1` is one update for two environment steps, as is
@@ -29,7 +29,7 @@ LEARNING_STARTS = 10_000  # environment steps of uniform actions before the firs
 
 
 def actor_of(model: SAC) -> dict[str, Tensor]:
-    """The actor's tensors by their names in the file that `decision_rnn.data.standin.actors.Actor` reads."""
+    """The actor's tensors by their names in the file that `decision_rnn.data.sources.standin.Actor` reads."""
     actor = model.policy.actor
     layers = {
         "hidden.0": actor.latent_pi[0],

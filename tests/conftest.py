@@ -27,10 +27,10 @@ from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
 from decision_rnn.data.episode import Episode
+from decision_rnn.data.sources import standin
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.standin import recipes
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.checkpoint import TrainedAgent
 
@@ -129,7 +129,7 @@ def inline_cli(
     """
     for name in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(name, small_environment[name])
-    monkeypatch.setitem(recipes.RECIPES, NAME, replace(recipes.RECIPES[NAME], steps=STEPS))
+    monkeypatch.setitem(standin.RECIPES, NAME, replace(standin.RECIPES[NAME], steps=STEPS))
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,13 +5,13 @@ import sys
 from dataclasses import replace
 
 from decision_rnn.cli.main import main
-from decision_rnn.data.standin import recipes
+from decision_rnn.data.sources import standin
 from decision_rnn.utils import workers
 
 NAME, STEPS = "standin/hopper-medium", 3_000
 
 if __name__ in ("__main__", "__mp_main__"):  # in spawned workers too, which import this file
-    recipes.RECIPES[NAME] = replace(recipes.RECIPES[NAME], steps=STEPS)
+    standin.RECIPES[NAME] = replace(standin.RECIPES[NAME], steps=STEPS)
 
 if __name__ == "__main__":
     for folder in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):

@@ -8,10 +8,10 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.data.dataset import dataset_names, import_log, is_ready, merge_datasets, open_dataset
 from decision_rnn.data.export import export_dataset
-from decision_rnn.data.formats.ogbench import LEFT_OUT
 from decision_rnn.data.info import format_info, format_size, plot_returns
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
+from decision_rnn.data.sources.ogbench import LEFT_OUT
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 

@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from decision_rnn.utils.errors import EnvironmentFailure, InputError, one_line
 
@@ -56,3 +58,14 @@ def reading(subject: object, kind: str) -> Iterator[None]:
     except Exception as error:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(f"{subject} cannot be read as {kind} ({reason}). Name another, or fetch it again.") from None
+
+
+def check_arrays(file: Path, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int | None]]) -> None:
+    """Raise InputError, naming file and array, unless the arrays are numbers of these shapes; None is any size."""
+    for key, array in arrays.items():
+        expected = tuple(size or actual for size, actual in zip(shapes[key], array.shape, strict=False))
+        if array.shape != expected or len(array.shape) != len(shapes[key]) or array.dtype.kind not in "fiub":
+            raise InputError(
+                f"{file}: {key} has shape {array.shape} and type {array.dtype}, expected numbers of shape "
+                f"{tuple(shapes[key])}. It may be another dataset's file."
+            )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.cache import cache_root, sha256_of_json
-from decision_rnn.data.episode import Episode
+from decision_rnn.data.episode import ARRAYS, Episode
 from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.playing import take
@@ -39,16 +39,12 @@ def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = 
 
     def make(folder: Path) -> EpisodeStore:
         with open_environments(recipe.environment_id), _unfinished(recipe) as chunks:  # first: a package may be missing
+            made_with = {"versions": versions((*PACKAGES, *packages)), "cpu": cpu_model()}
             return EpisodeStore.write(
                 folder,
                 collect(recipe, chunks),
                 environment_id=recipe.environment_id,
-                source={
-                    "recipe": recipe.describe(),
-                    "versions": versions((*PACKAGES, *packages)),
-                    "cpu": cpu_model(),
-                    **source,
-                },
+                source={"recipe": recipe.describe(), **made_with, **source},
                 spaces=spaces,
             )
 
@@ -82,10 +78,8 @@ def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int 
     """
     first, chunk = recipe.first_episode, recipe.chunk
     starts = itertools.count(first, chunk) if recipe.episodes is None else range(first, first + recipe.episodes, chunk)
-    work = partial(_load_or_play, recipe, folder)
-    played = parallel_map(
-        work, starts, processes or available_cores(), "collects episodes", start_method=recipe.start_method
-    )
+    work, cores = partial(_load_or_play, recipe, folder), processes or available_cores()
+    played = parallel_map(work, starts, cores, "collects episodes", start_method=recipe.start_method)
     with contextlib.closing(played):
         yield from take(itertools.chain.from_iterable(played), recipe.episodes, recipe.steps, "collecting", progress)
 
@@ -97,30 +91,18 @@ def _player(recipe: Recipe) -> Callable[[int], Episode]:
 
 def _load_or_play(recipe: Recipe, folder: Path, first: int, report: object) -> list[Episode]:
     """A chunk of episodes: those in `folder`, or else played and saved there; for `parallel_map`."""
-    file = folder / f"{first}.npz"
-    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):  # missing or damaged: play it
-        return _load(file)
+    file, keys = folder / f"{first}.npz", (*ARRAYS, "terminated", "truncated")
+    damaged = contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile)
+    with damaged, np.load(file, allow_pickle=False) as content:  # missing or damaged: play it
+        count = len(content.files) // len(keys)
+        values = [[content[f"{index}.{key}"] for key in keys] for index in range(count)]
+        return [Episode(*arrays[:3], *map(bool, arrays[3:])) for arrays in values]
     last = first + recipe.chunk
     if recipe.episodes is not None:
         last = min(last, recipe.first_episode + recipe.episodes)
-    play = _player(recipe)
-    episodes = [play(index) for index in range(first, last)]
-    write_atomically(file, _packed(episodes))
-    return episodes
-
-
-def _packed(episodes: list[Episode]) -> bytes:
-    named = {f"{index}.{key}": value for index, episode in enumerate(episodes) for key, value in vars(episode).items()}
+    episodes = list(map(_player(recipe), range(first, last)))
     buffer = io.BytesIO()
-    # Compressed, since a goal is the same in all observations.
-    np.savez_compressed(buffer, **{key: value for key, value in named.items() if value is not None})
-    return buffer.getvalue()
-
-
-def _load(file: Path) -> list[Episode]:
-    fields: dict[int, dict[str, Any]] = {}
-    with np.load(file, allow_pickle=False) as content:
-        for key, value in content.items():
-            index, _, field = key.partition(".")
-            fields.setdefault(int(index), {})[field] = value if value.ndim else value.item()
-    return [Episode(**episode) for episode in fields.values()]
+    arrays = {f"{index}.{key}": getattr(episode, key) for index, episode in enumerate(episodes) for key in keys}
+    np.savez_compressed(buffer, **arrays)  # compressed, since a goal is the same in all observations
+    write_atomically(file, buffer.getvalue())
+    return episodes

@@ -12,14 +12,14 @@ import minari
 import numpy as np
 
 from decision_rnn.data.episode import Episode, Missing
-from decision_rnn.data.formats.d4rl import read_d4rl, read_header
-from decision_rnn.data.formats.minari import environment_of
-from decision_rnn.data.formats.table import Columns, read_table, table_notes
 from decision_rnn.data.sources import SOURCES, Source
+from decision_rnn.data.sources.d4rl import read_d4rl, read_header
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
+from decision_rnn.data.sources.minari import environment_of
 from decision_rnn.data.spaces import SomeSpaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
+from decision_rnn.data.table import Columns, read_table, table_notes
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar, quiet, warn
 from decision_rnn.utils.parsing import split_names

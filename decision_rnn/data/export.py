@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from decision_rnn.data.dataset import Partial, open_dataset
-from decision_rnn.data.formats import d4rl, minari, ogbench
+from decision_rnn.data.sources import d4rl, minari, ogbench
 from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import check_folder
 

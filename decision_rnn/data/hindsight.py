@@ -26,18 +26,15 @@ class GoalEntries(NamedTuple):
     asked: slice
 
     @classmethod
-    def of_space(
-        cls, space: gymnasium.Space | None, dataset: str, needed: str = "training.goal_relabeling is hindsight"
-    ) -> "GoalEntries":
-        """Of an observation space, None for vectors; InputError, naming the dataset and the key that needs goals, if
-        there are none."""
-        layout = Layout(()) if space is None else Layout.of_space(space, "observations")
+    def of_space(cls, space: gymnasium.Space | None, dataset: str) -> "GoalEntries":
+        """Of an observation space; InputError, naming the dataset, if there are none."""
+        layout = Layout.of_space(space, "observations")
         columns = {part.path: entries for part, entries in zip(layout.parts, layout.columns, strict=True)}
         reached, asked = columns.get((REACHED,)), columns.get((ASKED,))
         if reached is None or asked is None or reached.stop - reached.start != asked.stop - asked.start:
             raise InputError(
-                f"{needed}, but the observations of {dataset} are {space or 'vectors'}: they need entries {REACHED} "
-                f"and {ASKED} of one size, as those of a GoalEnv have"
+                f"training.goal_relabeling is hindsight, but the observations of {dataset} are {space}: they need "
+                f"entries {REACHED} and {ASKED} of one size, as those of a GoalEnv have."
             )
         return cls(reached, asked)
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -73,18 +73,14 @@ class DatasetSpec:
     tasks: int = 1
 
     @cached_property
-    def _spaces(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-        return read_spaces(self.spaces)
-
-    @property
     def observation_space(self) -> gymnasium.Space[Any]:
         """The space of an observation."""
-        return self._spaces[0]
+        return read_spaces(self.spaces)[0]
 
-    @property
+    @cached_property
     def action_space(self) -> gymnasium.Space[Any]:
         """The space of an action; every entry of a box has finite bounds."""
-        return self._spaces[1]
+        return read_spaces(self.spaces)[1]
 
     @property
     def score_mean(self) -> float:
@@ -103,13 +99,7 @@ class DatasetSpec:
         return self.return_min <= target_return <= self.return_max
 
     def check_contents(self, store: EpisodeStore, subject: object, remedy: str) -> None:
-        """Raise InputError if the store has other contents than those described here.
-
-        Args:
-            store: The current dataset.
-            subject: What was trained on the dataset, for the message.
-            remedy: What to do about it, for the message.
-        """
+        """Raise InputError, naming what was trained on the dataset and a remedy, if the store has other contents."""
         if store.fingerprint != self.fingerprint:
             raise InputError(
                 f"{subject} was trained on other contents of {self.name} (fingerprint {self.fingerprint[:12]}, "
@@ -117,8 +107,7 @@ class DatasetSpec:
             )
 
 
-@dataclass(frozen=True)
-class MujocoTask:
+class MujocoTask(NamedTuple):
     """A MuJoCo task: its sizes, D4RL's returns of a random and an expert policy (Fu et al. 2020), and its targets.
 
     `environment` is the Gymnasium id without its version. The first `positions` numbers of an observation are
@@ -134,9 +123,9 @@ class MujocoTask:
     reference_max: float
     target_returns: tuple[float, float]
 
-    def spaces(self, observation_dim: int | None = None) -> Spaces:
-        """The spaces of a dataset of this task, whose observations may have more numbers than the task's."""
-        return Box(-np.inf, np.inf, (observation_dim or self.observation_dim,)), Box(-1.0, 1.0, (self.action_dim,))
+    def spaces(self) -> Spaces:
+        """The spaces of a dataset of this task."""
+        return Box(-np.inf, np.inf, (self.observation_dim,)), Box(-1.0, 1.0, (self.action_dim,))
 
     def scores(self) -> dict[str, Any]:
         """The fields of a `DatasetSpec` that the task determines."""
@@ -177,8 +166,8 @@ def observation_index(mask: str, environment_id: str | None) -> np.ndarray | Non
     task = task_of(environment_id)
     if task is None:
         raise InputError(
-            f"observation.mask is {mask}, but where the velocities of {environment_id or 'these data'} are is known "
-            f"only for {', '.join(task.environment for task in TASKS.values())}"
+            f"observation.mask is {mask}, but which observations of {environment_id or 'these data'} are velocities is "
+            f"known only for {', '.join(task.environment for task in TASKS.values())}"
         )
     return np.arange(task.positions)
 
@@ -191,21 +180,28 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
     the data.
     """
     statistics = store.statistics
+    low, high = statistics["return_min"], statistics["return_max"]
+    largest, highest = max(abs(low), abs(high)), "its highest" if high > low else f"a return of {low + 1:g}"
     truncated = store.episode_lengths[store.truncated & ~store.terminated]
-    fields = {
-        **_scores_of_data(statistics),
+    limited = len(truncated) and np.mean(truncated == truncated.max()) >= 0.5
+    fields: dict[str, Any] = {
         "environment_id": store.environment_id,
+        "reference_min": low,
+        "reference_max": high if high > low else low + 1.0,
+        "score_meaning": f"0 is the data's lowest return, 100 {highest}",
+        "comparable": "scores are scaled to these data alone and are not comparable with published ones",
+        "target_returns": (high, statistics["return_p50"]),
+        "return_scale": 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0,
         "spaces": described_spaces(store.observation_space, store.action_space),
         "fingerprint": store.fingerprint,
         **{key: statistics[key] for key in ("return_mean", "return_sd", "return_min", "return_max")},
         "longest_episode": int(store.episode_lengths.max()),
-        "time_limit": int(truncated.max()) if len(truncated) and np.mean(truncated == truncated.max()) >= 0.5 else None,
+        "time_limit": int(truncated.max()) if limited else None,
         "notes": tuple(store.source.get("notes", ())),
         "requirements": tuple(store.source.get("requirements", ())),
         "environment_settings": store.source.get("environment_settings"),
     }
-    task = task_of(store.environment_id)
-    if task is not None:
+    if task := task_of(store.environment_id):
         fields |= {**task.scores(), "comparable": D4RL_REFERENCES}
     if references := store.source.get("reference_scores"):
         fields |= {
@@ -215,18 +211,3 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
             "comparable": "the reference scores are the dataset's own: compare with scores on the same dataset",
         }
     return DatasetSpec(name=name, **{**fields, **stated})
-
-
-def _scores_of_data(statistics: dict[str, float]) -> dict[str, Any]:
-    """References, targets and scale from the returns in the data."""
-    low, high = statistics["return_min"], statistics["return_max"]
-    largest = max(abs(low), abs(high))
-    highest = "its highest" if high > low else f"a return of {low + 1:g}"
-    return {
-        "reference_min": low,
-        "reference_max": high if high > low else low + 1.0,
-        "score_meaning": f"0 is the data's lowest return, 100 {highest}",
-        "comparable": "scores are scaled to these data alone and are not comparable with published ones",
-        "target_returns": (high, statistics["return_p50"]),
-        "return_scale": 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0,
-    }

@@ -11,8 +11,7 @@ import pytest
 
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import dataset_names, open_dataset
-from decision_rnn.data.formats.d4rl import write_d4rl
-from decision_rnn.data.sources.d4rl import D4RLSource
+from decision_rnn.data.sources.d4rl import D4RLSource, write_d4rl
 from decision_rnn.data.store import EpisodeStore
 
 NAME = "d4rl/hopper-medium-v2"

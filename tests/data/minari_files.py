@@ -10,7 +10,7 @@ import numpy as np
 from minari.data_collector import EpisodeBuffer
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.minari import dataset_folder
+from decision_rnn.data.sources.minari import dataset_folder
 
 
 def boxes(observation_dim: int, action_dim: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

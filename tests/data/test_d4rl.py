@@ -10,7 +10,7 @@ from d4rl_files import arrays_of, hopper_episodes, write
 from random_episodes import rewards_of
 
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.d4rl import read_d4rl, write_d4rl
+from decision_rnn.data.sources.d4rl import read_d4rl, write_d4rl
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 

@@ -17,8 +17,8 @@ from run_config import parse_run
 from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.formats.minari import write_minari
 from decision_rnn.data.info import format_info
+from decision_rnn.data.sources.minari import write_minari
 from decision_rnn.environments.settings import check_environment
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent

@@ -20,7 +20,7 @@ from random_episodes import rewards_of
 
 from decision_rnn.data.dataset import dataset_names, open_dataset
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.minari import dataset_folder, write_minari
+from decision_rnn.data.sources.minari import dataset_folder, write_minari
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.settings import check_environment
@@ -107,7 +107,7 @@ def test_actions_that_agents_are_not_trained_on_are_refused(
 ) -> None:
     folder = publish("theirs/switches-v0", play("Hopper-v5"))
     edit(folder, env_spec=None, action_space=serialize_space(MultiBinary(3)))
-    monkeypatch.setattr("decision_rnn.data.formats.minari.read_minari", lambda dataset_id: pytest.fail("it is read"))
+    monkeypatch.setattr("decision_rnn.data.sources.minari.read_minari", lambda dataset_id: pytest.fail("it is read"))
     with pytest.raises(InputError, match=r"switches-v0.*MultiBinary"):
         open_dataset("minari/theirs/switches-v0")
 

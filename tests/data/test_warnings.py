@@ -9,10 +9,9 @@ from gymnasium.spaces import Box, Dict
 
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.info import format_info
+from decision_rnn.data.info import format_info, warn_of_observations, warn_of_returns
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.warnings import warn_of_observations, warn_of_returns
 
 Make = Callable[..., EpisodeStore]
 

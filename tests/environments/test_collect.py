@@ -165,7 +165,7 @@ import sys
 from dataclasses import replace
 from decision_rnn import open_dataset
 from decision_rnn.data import collect
-from decision_rnn.data.standin.recipes import RECIPES, StandinRecipe
+from decision_rnn.data.sources.standin import RECIPES, StandinRecipe
 
 for name in RECIPES:
     RECIPES[name] = replace(RECIPES[name], steps=2000)

@@ -8,9 +8,9 @@ import pytest
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.info import warn_of_observations
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.memory import DATASETS, memory_dataset
-from decision_rnn.data.warnings import warn_of_observations
 from decision_rnn.environments.registry import environment_spaces
 from decision_rnn.utils.errors import InputError
 

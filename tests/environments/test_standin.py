@@ -11,16 +11,15 @@ import torch
 from gymnasium.spaces import Box
 from safetensors.torch import load_file
 
-from decision_rnn.data.standin import actors
-from decision_rnn.data.standin.actors import UNIFORM, Actor, weights_path
-from decision_rnn.data.standin.recipes import RECIPES
+from decision_rnn.data.sources import standin
+from decision_rnn.data.sources.standin import RECIPES, UNIFORM, Actor
 
 SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies
 
 
 @pytest.mark.parametrize("name", [name for name, _ in SMALL.policies])
 def test_numpy_policy_equals_the_torch_actor(name: str) -> None:
-    weights = load_file(weights_path(name))
+    weights = load_file(SMALL.files()[name])
     linear = torch.nn.functional.linear
     observations = np.random.default_rng(0).normal(0, 2, (200, 11))
     x = torch.tensor(observations, dtype=torch.float32)
@@ -29,14 +28,14 @@ def test_numpy_policy_equals_the_torch_actor(name: str) -> None:
     mean = linear(x, weights["mean.weight"], weights["mean.bias"])
     log_std = linear(x, weights["log_std.weight"], weights["log_std.bias"]).clamp(-20, 2)
 
-    policy = Actor(weights_path(name))
+    policy = Actor(SMALL.files()[name])
     ours = [policy.distribution(observation) for observation in observations]
     np.testing.assert_allclose([m for m, _ in ours], mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose([s for _, s in ours], log_std.exp(), rtol=1e-4, atol=1e-6)
 
     noise = torch.tensor(np.random.default_rng(1).standard_normal((200, 3), np.float32))
     for scale in (1.0, 0.5, 0.0):
-        policy, generator = Actor(weights_path(name), scale), np.random.default_rng(1)
+        policy, generator = Actor(SMALL.files()[name], scale), np.random.default_rng(1)
         actions = np.stack([policy.sample(observation, generator) for observation in observations])
         np.testing.assert_allclose(actions, torch.tanh(mean + scale * log_std.exp() * noise), rtol=1e-4, atol=1e-5)
         assert actions.dtype == np.float32
@@ -68,19 +67,22 @@ def test_replaying_an_episodes_seed_and_actions_reproduces_it() -> None:
 
 
 def test_policies_are_played_in_the_shares_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    played: list[int] = []
-    player = SMALL.player()
-    for number, policy in enumerate(player.actors):
+    played: list[str] = []
 
-        def fall(*_: object, number: int = number) -> np.ndarray:
-            played.append(number)
+    class Falling:
+        def __init__(self, file: Path, noise: float) -> None:
+            self.name = file.stem
+
+        def sample(self, *_: object) -> np.ndarray:
+            played.append(self.name)
             return np.zeros(3, np.float32)
 
-        monkeypatch.setattr(policy, "sample", fall)
-    monkeypatch.setattr(player, "environment", OneStep())
+    monkeypatch.setattr(standin, "Actor", Falling)
+    monkeypatch.setattr(standin, "make_environment", lambda environment_id: OneStep())
+    player = SMALL.player()
     for index in range(2000):
         player(index)
-    shares = np.bincount(played) / 2000
+    shares = [played.count(name) / 2000 for name, _ in SMALL.policies]
     np.testing.assert_allclose(shares, [share for _, share in SMALL.policies], atol=0.03)
 
 
@@ -112,14 +114,14 @@ def test_description_depends_on_every_part(monkeypatch: pytest.MonkeyPatch, tmp_
     assert replace(SMALL).describe() == SMALL.describe()
     before = SMALL.describe()
     for name, _ in SMALL.policies:
-        (tmp_path / f"{name}.safetensors").write_bytes(weights_path(name).read_bytes() + b" ")
-    monkeypatch.setattr(actors, "BEHAVIOR", tmp_path)
+        (tmp_path / f"{name}.safetensors").write_bytes(SMALL.files()[name].read_bytes() + b" ")
+    monkeypatch.setattr(standin, "BEHAVIOR", tmp_path)
     assert SMALL.describe() != before
 
 
 def test_actors_and_description_are_those_of_every_recipe() -> None:
     used = {name for recipe in RECIPES.values() for name, _ in recipe.policies} - {UNIFORM}
-    assert {path.stem for path in actors.BEHAVIOR.glob("*.safetensors")} == used
+    assert {path.stem for path in standin.BEHAVIOR.glob("*.safetensors")} == used
     for recipe in RECIPES.values():
         assert json.loads(json.dumps(recipe.describe())) == recipe.describe()
         assert recipe.describe()["weights"].keys() == dict(recipe.policies).keys() - {UNIFORM}

@@ -1,54 +1,59 @@
-"""OGBench's data: its published files, found locally, or made here by its published recipes."""
+"""OGBench's data (Park et al. 2025): its published files, found locally, or made here by its published recipes.
 
-import contextlib
+A file, npz, holds the states of all episodes end to end: `observations` (rows, states), `actions` (rows, actions) and
+`terminals` (rows,), true at the last row of an episode, whose action is not of it. `qpos`, `qvel` and, for buttons,
+`button_states` are of the simulation; OGBench computes rewards from them.
+"""
+
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.cache import identify, is_made_of
+import numpy as np
+
+from decision_rnn.data.cache import check_arrays, identify, is_made_of, reading
 from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.formats.ogbench import read_ogbench
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
+from decision_rnn.data.writing import write_header
+from decision_rnn.environments.ogbench import ID, ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
-from decision_rnn.environments.ogbench.rewards import relabelled
+from decision_rnn.environments.ogbench.rewards import relabelled, simulated
 from decision_rnn.environments.registry import open_environments
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar
 
+KEYS = ("observations", "actions", "terminals")
+LEFT_OUT = "qvel is left out, and qpos too but for mazes without teleports: states do not hold all of them"
+"""What is not in files that `write_ogbench` writes, for the user."""
 VALIDATION = "-val"
 """Name suffix of the validation split of a dataset, as of OGBench's file."""
 
 
 def _recipe(task: str, kind: str) -> OGBenchRecipe:
-    settings: dict[str, Any] = {
-        "name": f"ogbench/{task}-{kind}-v0",
-        "environment_id": environment_id(task),
-        "task": task,
-        "kind": kind,
-    }
-    if kind == "stitch":
-        return OGBenchRecipe(**settings, episodes=5_000, length=200)
-    if task == "pointmaze-giant":
-        return OGBenchRecipe(**settings, episodes=500, length=2_000)
-    if kind == "navigate":
-        return OGBenchRecipe(**settings, episodes=1_000)
     episodes = {"cube-triple": 3_000, "puzzle-4x5": 3_000, "cube-quadruple": 5_000, "puzzle-4x6": 5_000}
-    return OGBenchRecipe(**settings, episodes=episodes.get(task, 1_000), version=2 if task == "scene" else 1)
-
-
-RECIPES = {
-    recipe.name: recipe
-    for task in TASKS
-    for recipe in (
-        _recipe(task, kind) for kind in (("navigate", "stitch") if task.startswith("pointmaze") else ("play", "noisy"))
+    lengths = {"length": 200} if kind == "stitch" else {"length": 2_000} if task == "pointmaze-giant" else {}
+    return OGBenchRecipe(
+        name=f"ogbench/{task}-{kind}-v0",
+        environment_id=environment_id(task),
+        task=task,
+        kind=kind,
+        episodes=5_000 if kind == "stitch" else {**episodes, "pointmaze-giant": 500}.get(task, 1_000),
+        version=2 if task == "scene" else 1,
+        **lengths,
     )
-}
+
+
+_KINDS = {task: ("navigate", "stitch") if task.startswith("pointmaze") else ("play", "noisy") for task in TASKS}
+RECIPES = {recipe.name: recipe for task, kinds in _KINDS.items() for recipe in (_recipe(task, kind) for kind in kinds)}
 """By name, without validation splits, which have a tenth as many episodes with the next indices."""
 
 
@@ -68,20 +73,19 @@ class OGBenchSource(Source):
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         recipe, variant = ogbench_recipe(name)
-        task = TASKS[recipe.task]
+        task, low, high, return_scale, tasks = TASKS[recipe.task], 0.0, 1.0, 1.0, GOALS
+        meaning = "the success rate in percent"
+        means = (
+            "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five tasks "
+            "if the episodes are a multiple of five"
+        )
         if variant not in ("", ORACLE):
+            low, high, return_scale, tasks = float(-task.steps * task.parts), 0.0, 1000.0 * task.parts, 1
+            meaning = "0 if no part of the goal ever holds, 100 if all hold at once"
             means = (
                 "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
                 "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
             )
-            low, high, return_scale, tasks = float(-task.steps * task.parts), 0.0, 1000.0 * task.parts, 1
-            meaning = "0 if no part of the goal ever holds, 100 if all hold at once"
-        else:
-            means = (
-                "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five "
-                "tasks if the episodes are a multiple of five"
-            )
-            low, high, return_scale, tasks, meaning = 0.0, 1.0, 1.0, GOALS, "the success rate in percent"
         return spec_of_store(
             name,
             store,
@@ -100,26 +104,20 @@ class OGBenchSource(Source):
         """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`; without
         a file, those of its recipe. Variants are computed from the dataset with whole goals, which is opened first."""
         recipe, variant = ogbench_recipe(name)
-        places = file_places(f"{recipe.name.removeprefix('ogbench/')}.npz", "~/.ogbench/data")
-        file = find_file(name, path, places)
+        file = find_file(name, path, file_places(f"{recipe.name.removeprefix('ogbench/')}.npz", "~/.ogbench/data"))
         played, spaces = environment_id(f"{recipe.task}{variant}"), task_spaces(f"{recipe.task}{variant}")
+        options: dict[str, Any] = {"environment_id": played, "spaces": spaces, "label": f"{name} ({file or played})"}
         if file is None and not variant:
             return open_or_collect(recipe, spaces, ("ogbench",))
 
-        options: dict[str, Any] = {"environment_id": played, "spaces": spaces, "label": f"{name} ({file or played})"}
-
         def make(folder: Path) -> EpisodeStore:
-            with contextlib.ExitStack() as stack:
-                if variant:
-                    stack.enter_context(open_environments(played))  # raises, with a remedy, if the package is missing
-                    store = self.open(recipe.name, path)
-                    doing = "computing goals" if variant == ORACLE else "computing rewards"
-                    source = store.source
-                    episodes = _converted(bar(store, doing, total=store.num_episodes), recipe.task, variant)
-                else:
-                    assert file is not None
-                    source, episodes = {"files": identify([file])}, read_ogbench(file, *TASKS[recipe.task][:2])
-                return EpisodeStore.write(folder, episodes, source=source, **options)
+            if file is not None and not variant:
+                episodes = read_ogbench(file, *TASKS[recipe.task][:2])
+                return EpisodeStore.write(folder, episodes, source={"files": identify([file])}, **options)
+            with open_environments(played):  # raises, with a remedy, if the package is missing
+                store = self.open(recipe.name, path)
+                episodes = _converted(bar(store, "computing goals", total=len(store)), recipe.task, variant)
+                return EpisodeStore.write(folder, episodes, source=store.source, **options)
 
         def is_current(source: dict[str, Any]) -> bool:
             return is_made_by(recipe, source) if file is None else is_made_of(source["files"], [file])
@@ -152,3 +150,51 @@ def _variant(name: str) -> tuple[str, str]:
     match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
     variant = match[0] if match else ""
     return variant, name.removesuffix(VALIDATION).replace(variant, "")
+
+
+def read_ogbench(file: Path, states: int, actions: int) -> Iterator[Episode]:
+    """The episodes of a file with states and actions of so many numbers.
+
+    Raises:
+        InputError: Naming the file, if it cannot be read so.
+    """
+    with reading(file, "OGBench's npz"), np.load(file, allow_pickle=False) as content:
+        arrays = {key: content[key] for key in KEYS}
+        rows = len(arrays["terminals"])
+    shapes = ((rows, states), (rows, actions), (rows,))
+    check_arrays(file, arrays, dict(zip(KEYS, shapes, strict=True)))
+    for begin, end in pairwise([0, *(np.flatnonzero(arrays["terminals"]) + 1).tolist()]):
+        yield goal_episode(arrays["observations"][begin:end].astype(np.float64), arrays["actions"][begin : end - 1])
+
+
+def write_ogbench(path: Path, store: EpisodeStore) -> None:
+    """Write a store of one of `TASKS`, with goals or a single one, to the new file `path`, atomically.
+
+    An episode's last action is zero. Rewards and goals are not in the layout. Raises InputError if the store is of
+    another environment.
+    """
+    match = ID.fullmatch(store.environment_id or "")
+    if not match or match[1] not in TASKS:
+        raise InputError(
+            f"{store.path} is of {store.environment_id or 'no environment'}, which is none of OGBench's tasks. Export "
+            "it as minari or d4rl."
+        )
+    task, size = match[1], TASKS[match[1]].states
+    states = slice(-size, None) if match[2] == ORACLE else slice(size)
+    with new_file(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, example in _columns(store[0], task, states).items():  # the file may be larger than the memory
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                write_header(file, example.dtype.type, (store.steps + len(store), *example.shape[1:]))
+                for episode in store:
+                    file.write(_columns(episode, task, states)[key].tobytes())
+
+
+def _columns(episode: Episode, task: str, columns: slice) -> dict[str, np.ndarray]:
+    """The arrays of an episode of T steps, (T + 1, ...), by their names in the file; its state is in these columns."""
+    states = episode.observations[:, columns]
+    values = states, np.pad(episode.actions, ((0, 1), (0, 0))), np.arange(len(states)) == len(states) - 1
+    arrays = dict(zip(KEYS, values, strict=True))
+    key = "qpos" if task.startswith("pointmaze") else "button_states"
+    simulation = simulated(task, states)[key]
+    # Of a teleport, the state is the place before it, and qpos the one after it.
+    return {**arrays, key: simulation} if simulation.size and task != "pointmaze-teleport" else arrays
