@@ -126,7 +126,8 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     options: dict[str, Any] = {name: known[name].default for name in OPTIONS}
     for name in OPTIONS:
         if (value := shared.pop(name, None)) is not None:
-            options[name] = convert(value, known[name].hint, f"{source}: {name}")
+            hint = Path if name == "output" else known[name].hint
+            options[name] = convert(value, hint, f"{source}: {name}")
     own = shared.pop("variants", None) or {}
     if not isinstance(own, Mapping) or not all(isinstance(keys, Mapping) for keys in own.values()):
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")

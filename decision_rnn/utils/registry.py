@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from pydantic import TypeAdapter
+
 from decision_rnn.utils.errors import InputError, did_you_mean
 
 Class = TypeVar("Class", bound=Callable[..., Any])
@@ -33,6 +35,9 @@ class Registry(Generic[Config]):
         name = next(field.default for field in fields(config) if field.name == "name")  # type: ignore[arg-type]
         if not isinstance(name, str) or name in self.entries:
             raise ValueError(f"{config.__name__}.name must have a default that no other {self.kind} has, not {name!r}")
+
+        # A plain dataclass inherits the serializer of its base, which knows no other options.
+        config.__pydantic_serializer__ = TypeAdapter(config).serializer  # type: ignore[attr-defined]
 
         def decorate(cls: Class) -> Class:
             self.entries[name] = Entry(config, cls)

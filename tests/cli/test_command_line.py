@@ -16,39 +16,46 @@ from decision_rnn.cli.main import main
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_version_prints_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"decision-rnn {decision_rnn.__version__}\n"
-
-
-@pytest.mark.parametrize("where", ["before", "after"])
-def test_quiet_keeps_results_and_errors_and_drops_warnings(inline_cli: InlineCLI, where: str) -> None:
-    words = ["train", "hopper-medium", "--training.steps", "4", "--backbone.width", "16", "--output", "run"]
-    words += ["--evaluation.episodes", "1", "--evaluation.target_returns", "[99999]"]
-    done = inline_cli(*(["--quiet", *words] if where == "before" else [*words, "--quiet"]))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.startswith("mingru on standin/hopper-medium, step 4")
-    table = done.stdout
-    done = inline_cli("evaluate", "run", "--quiet", "--target_returns", "99999", "--episodes", "1")
-    assert (done.stdout, done.stderr) == (table, "")
-    done = inline_cli(*words, "--quiet")
-    assert done.returncode == 2
-    assert "already holds a run" in done.stderr
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in COMMANDS)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *(f"data {action}" for action in ACTIONS)])
-def test_help_lists_own_options_before_the_general_ones(inline_cli: InlineCLI, command: str) -> None:
+def test_help_describes_a_command_and_its_options(inline_cli: InlineCLI, command: str) -> None:
     done = inline_cli(*command.split(), "--help")
     assert done.returncode == 0
     usage, description, *groups = done.stdout.split("\n\n")
     assert usage.startswith(f"usage: decision-rnn {command}")
     assert description.endswith(".")
-    titles = [group.splitlines()[0] for group in groups]
-    assert "general options:" in titles
+    assert "general options:" in [group.splitlines()[0] for group in groups]
     for key, text in (("--training.steps", "2000"), ("--backbone.dropout", "0.0"), ("--plugins", "modules")):
         if key == "--plugins" or command in ("train", "compare"):
             assert text in done.stdout.partition(f"  {key} ")[2][:300]
+
+
+@pytest.mark.parametrize("words", [["--backbone", "lru"], ["--backbone.name=lru", "--plugins", ""]])
+def test_help_has_the_options_of_the_chosen_backbone(inline_cli: InlineCLI, words: list[str]) -> None:
+    done = inline_cli("train", *words, "--help")
+    assert done.returncode == 0
+    assert "--backbone.max_phase" in done.stdout
+    assert "Probability of dropping a channel" in done.stdout
+
+
+def test_quiet_keeps_results_and_errors_and_drops_warnings(inside: Path, inline_cli: InlineCLI) -> None:
+    words = ["train", "local/swing", "--training.steps", "2", "--backbone.width", "16", "--output", "run"]
+    words += ["--evaluation.episodes", "1", "--evaluation.target_returns", "[99999]", "--processes", "1"]
+    done = inline_cli("--quiet", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mingru on local/swing, step 2")
+    evaluate = ["evaluate", "run", "--target_returns", "99999", "--episodes", "1", "--processes", "1", "--quiet"]
+    assert inline_cli(*evaluate).stdout == done.stdout
+    done = inline_cli(*words, "--quiet")
+    assert done.returncode == 2
+    assert "run" in done.stderr
 
 
 def test_dashes_and_underscores_are_the_same_in_option_names() -> None:
@@ -66,9 +73,7 @@ def test_bare_name_is_announced_with_its_source_first(inline_cli: InlineCLI) -> 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_script_completes_commands_and_option_keys(
-    inline_cli: InlineCLI, shell: str, tmp_path: Path
-) -> None:
+def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, shell: str, tmp_path: Path) -> None:
     pytest.importorskip("shtab")
     done = inline_cli("completion", shell)
     assert done.returncode == 0, done.stderr
@@ -79,8 +84,8 @@ def test_completion_script_completes_commands_and_option_keys(
         for words, expected in (("tra", "train"), ("train --training.ste", "--training.steps")):
             typed = f"COMP_WORDS=(decision-rnn {words}); COMP_CWORD={len(words.split())}; _shtab_decision_rnn"
             script = f"source ./script.bash; {typed}; echo ${{COMPREPLY[@]}}"
-            found = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
-            assert found.stdout == f"{expected}\n"
+            completed = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+            assert completed.stdout == f"{expected}\n"
 
 
 @pytest.mark.parametrize(
@@ -92,17 +97,20 @@ def test_completion_script_completes_commands_and_option_keys(
         ("train hopper-medium --output", ["--output"]),
         ("train hopper-medium --training.stepz 3", ["training.stepz", "training.steps"]),
         ("train hopper-medium --backbone transformer --backbone.heads 3", ["backbone.heads"]),
-        ("train hopper-medium --output /dev/null/run", ["/dev/null/run"]),
-        ("compare hopper-medium --seeds 0", ["--seeds"]),
+        ("train hopper-medium --output /dev/null/run", ["/dev/null"]),
+        ("compare hopper-medium --seeds 0", ["seeds"]),
         ("compare hopper-medium --backbones mingru,nothing", ["nothing"]),
         ("compare hopper-medium --backbone lru", ["--backbones"]),
-        ("compare hopper-medium --backbones transformer,mingru --backbone.heads 2", ["backbone.heads"]),
         ("evaluate", ["run"]),
         ("evaluate nowhere", ["nowhere"]),
+        (f"evaluate {'a' * 300}", ["File name too long"]),
         ("evaluate . --target_returns many", ["target_returns", "many"]),
         ("evaluate . --episode 3", ["--episode", "episodes"]),
         ("evaluate . --processes 0", ["processes"]),
+        ("data", ["ACTION"]),
+        ("data frobnicate", ["frobnicate", "list"]),
         ("data info", ["dataset"]),
+        ("data export hopper-medium", ["--format", "--output"]),
     ],
 )
 def test_invalid_arguments_print_one_line_and_exit_2(inline_cli: InlineCLI, arguments: str, words: list[str]) -> None:
@@ -114,7 +122,8 @@ def test_invalid_arguments_print_one_line_and_exit_2(inline_cli: InlineCLI, argu
         assert word in line
 
 
-def test_importing_the_command_line_is_fast_and_leaves_the_process_alone() -> None:
+def test_command_line_starts_without_torch_and_changes_no_process() -> None:
+    """Where torch is missing, as with `decision_rnn.deploy` alone, a command names it."""
     code = """
 import os, sys
 before = dict(os.environ)
@@ -122,20 +131,18 @@ import decision_rnn
 from decision_rnn.cli.main import main
 main(["--version"])
 assert "torch" not in sys.modules
-decision_rnn.train
 assert dict(os.environ) == before
+sys.modules["torch"] = None
+sys.exit(main(["evaluate", "pretrained/hopper-medium"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_command_without_its_packages_names_the_missing_one() -> None:
-    """As in the environment of `decision_rnn.deploy`, where only numpy and onnxruntime are."""
-    code = (
-        "import sys; sys.modules['torch'] = None; from decision_rnn.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    words = ["evaluate", "pretrained/hopper-medium"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 2
+    assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert "torch" in line
+
+
+def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:
+    lines = f"{sys.executable} -u -m decision_rnn data list | head -n 1"
+    done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
