@@ -77,7 +77,7 @@ def parallel_map(
     processes: int,
     doing: str,
     progress: Report = lambda done: None,
-    prepare: Callable[[], None] = lambda: None,
+    prepare: Callable[[], None] | None = None,
     start_method: str | None = None,
 ) -> Generator[Answer, None, None]:
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
@@ -139,7 +139,7 @@ _worker: dict[str, Any] = {}
 """In a worker: the pickled work, its preparation, the queue of reports, and the work from the first task on."""
 
 
-def _begin_work(prepare: Callable[[], None], packed: bytes, reports: Any) -> None:
+def _begin_work(prepare: Callable[[], None] | None, packed: bytes, reports: Any) -> None:
     """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
     _worker.update(prepare=prepare, packed=packed, reports=reports)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -151,7 +151,8 @@ def _begin_work(prepare: Callable[[], None], packed: bytes, reports: Any) -> Non
 def _work(task: Any) -> Any:
     try:
         if "work" not in _worker:
-            _worker["prepare"]()
+            if _worker["prepare"] is not None:
+                _worker["prepare"]()
             _worker["work"] = pickle.loads(_worker["packed"])
         return _worker["work"](task, _worker["reports"].put)
     except Exception as error:

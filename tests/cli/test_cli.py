@@ -81,7 +81,7 @@ def test_train_with_evaluation_episodes_0_writes_no_result(inside: Path, inline_
     assert done.returncode == 0, done.stderr
     assert "not evaluated" in done.stdout
     assert not (inside / "run" / "results").exists()
-    done = inline_cli("evaluate", "run")
+    done = inline_cli("evaluate", "run", "--episodes", "0")
     assert done.returncode == 2
     assert "episodes" in done.stderr
     assert inline_cli("evaluate", "run", "--episodes", "1", *ALONE).returncode == 0
