@@ -11,8 +11,7 @@ import pytest
 
 from decision_rnn import Episode
 from decision_rnn.cli.main import main
-from decision_rnn.comparison.executors import Task
-from decision_rnn.comparison.record import LOG
+from decision_rnn.comparison.executors import LOG, Task
 from decision_rnn.utils.workers import JOBS
 
 
@@ -27,7 +26,7 @@ class Inline:
         for number, task in enumerate(tasks):
             self.started.append(task.folder.name)
             try:
-                words = [*task.write_config(), "--processes", "1"]
+                words = [*task.words, "--processes", "1"]
                 task.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 yield number, f"cannot write {task.folder}: {error.strerror}"

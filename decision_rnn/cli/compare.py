@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.comparison.compare import OPTIONS, compare, list_commands, make_plan, run_plan
+from decision_rnn.comparison.executors import LOG
 from decision_rnn.comparison.plan import Plan
-from decision_rnn.comparison.record import LOG
 from decision_rnn.config import flatten, overlay
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import split_names

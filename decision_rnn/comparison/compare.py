@@ -7,19 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from decision_rnn.comparison.executors import Executor, LocalExecutor, RayExecutor
+from decision_rnn.comparison.executors import LocalExecutor, RayExecutor
 from decision_rnn.comparison.plan import Plan, PlannedTrial
 from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
-from decision_rnn.comparison.variants import CONTROLS, make_variants
+from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_variants
 from decision_rnn.config import flatten, to_dict
-from decision_rnn.data.dataset import as_dataset
+from decision_rnn.data.dataset import as_dataset, full_name
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.configuration import plain, run_keys
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import convert, options_of, split_names
+from decision_rnn.utils.parsing import Names, convert, options_of
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 
@@ -96,16 +96,16 @@ def compare(
         [('mingru', 0, 1), ('lru', 0, 1)]
     """
     import_plugins(plugins)
-    part = config.get("path"), config.get("partial", "keep")
-    opened = [as_dataset(data, environment_id, *part) for data in _listed(datasets)]
+    path, partial = config.get("path"), config.get("partial", "keep")
+    opened = [as_dataset(data, environment_id, path, partial) for data in _listed(datasets)]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
     options = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds, "output": output}
     options |= {"checkpoint_episodes": checkpoint_episodes, "jobs": jobs, "executor": executor}
     options |= {"ray_address": ray_address, "plugins": plugins}
     keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps), **plain(options)}
-    if opened:
-        keys |= {"path": plain(opened[0].path), "partial": opened[0].partial}
+    for dataset in opened[:1]:
+        keys |= {"path": plain(dataset.path), "partial": dataset.partial}
     words = (f"{name}={value!r}" for name, value in keys.items() if value is not None)
     with quiet(not progress):
         return run_plan(make_plan(keys, "compare()"), f"decision_rnn.compare({', '.join(words)})")
@@ -122,37 +122,31 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     Raises:
         InputError: If a key is invalid.
     """
-    shared, known = dict(keys), options_of(compare)
-    options: dict[str, Any] = {name: known[name].default for name in OPTIONS}
-    for name in OPTIONS:
-        if (value := shared.pop(name, None)) is not None:
-            hint = Path if name == "output" else known[name].hint
-            options[name] = convert(value, hint, f"{source}: {name}")
-    own = shared.pop("variants", None) or {}
-    if not isinstance(own, Mapping) or not all(isinstance(keys, Mapping) for keys in own.values()):
-        raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
-    if "datasets" in shared and "dataset" in shared:
-        raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
-    datasets = _names(shared.pop("datasets", None) or shared.pop("dataset", None) or ())
-    backbones, controls = options.pop("backbones"), _names(options.pop("controls"))
-    named = {str(label): dict(keys) for label, keys in own.items()}
-    names = {label: str(keys.pop("name")) for label, keys in named.items() if "name" in keys}
+    options = {name: option.default for name, option in options_of(compare).items() if name in OPTIONS}
+    options |= {name: value for name in OPTIONS if (value := keys.get(name)) is not None}
+    shared = {key: value for key, value in keys.items() if key not in (*OPTIONS, "variants")}
+    own = convert(keys.get("variants") or {}, dict[Label, dict[str, Any]], f"{source}: variants")
+    names = shared.pop("dataset" if "dataset" in shared else "datasets", ())
+    datasets = tuple(dict.fromkeys(map(full_name, convert(names, Names, "datasets"))))
+    backbones, controls = options.pop("backbones"), convert(options.pop("controls"), Names, "controls")
+    if backbones is None:
+        backbones = () if own else DEFAULT_BACKBONES
     variants = make_variants(
         {
             "evaluation.checkpoint_episodes": options.pop("checkpoint_episodes"),
             **flatten(shared),
-            "dataset": datasets[0] if datasets else "",
+            "dataset": next(iter(datasets), ""),
         },
-        {label: flatten(keys) for label, keys in named.items()},
-        _names(() if own else DEFAULT_BACKBONES) if backbones is None else _names(backbones),
-        () if controls == ["none"] else controls,
+        {label: flatten(keys) for label, keys in own.items()},
+        convert(backbones, Names, "backbones"),
+        convert(controls, Controls, f"{source}: controls"),
         source,
     )
-    variants = tuple(replace(variant, name=names.get(variant.label, variant.name)) for variant in variants)
-    return Plan(variants=variants, datasets=tuple(datasets), **options)
+    plan: Plan = convert({"variants": variants, "datasets": datasets, **options}, Plan)
+    return plan
 
 
-def run_plan(plan: Plan, command: str, executor: Executor | None = None) -> Comparison:
+def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) -> Comparison:
     """Train the missing runs of a comparison, collect all results and write them.
 
     If it is killed and started again, finished runs are not repeated and an interrupted run resumes from its last
@@ -169,7 +163,7 @@ def run_plan(plan: Plan, command: str, executor: Executor | None = None) -> Comp
     """
     with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
-        _check_folder(plan.folder, planned)
+        _check_folder(plan.folder, {run.run for run in planned})
         trials = {run.run: run.collect() for run in planned}
         pending = [run for run in planned if trials[run.run] is None]
         executor = executor or make_executor(plan, len(planned))
@@ -177,11 +171,15 @@ def run_plan(plan: Plan, command: str, executor: Executor | None = None) -> Comp
         sizes = f"{' x '.join(counted(*count) for count in counts)}: {counted(len(planned), 'run')}"
         done = len(planned) - len(pending)
         tell(f"{sizes}, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
-        faults = _train(pending, executor)
+        faults = _train(pending, executor) if pending else {}
         trials |= {run.run: run.collect() for run in pending if run.run not in faults}
+        failed = []
         for run in planned:
             if trials[run.run] is None:
-                faults.setdefault(run.run, f"no result on data of fingerprint {run.data.fingerprint[:12]}")
+                error = faults.get(run.run, f"no result on data of fingerprint {run.data.fingerprint[:12]}")
+                failed.append(
+                    Failure(variant=run.variant, dataset=run.data.name, seed=run.config.seed, run=run.run, error=error)
+                )
         settings = planned[0].config.evaluation
         comparison = Comparison(
             command=command,
@@ -199,13 +197,7 @@ def run_plan(plan: Plan, command: str, executor: Executor | None = None) -> Comp
                 for variant in plan.variants
             ),
             trials=tuple(trial for trial in trials.values() if trial is not None),
-            failed=tuple(
-                Failure(
-                    variant=run.variant, dataset=run.data.name, seed=run.config.seed, run=run.run, error=faults[run.run]
-                )
-                for run in planned
-                if run.run in faults
-            ),
+            failed=tuple(failed),
         )
         write_comparison(plan.folder, comparison)
     return comparison
@@ -218,25 +210,22 @@ def list_commands(plan: Plan) -> list[str]:
     progress, are only read.
     """
     _, planned = plan.trials()
-    pending = [run for run in planned if run.collect() is None]
-    return [shlex.join(["decision-rnn", *run.task().write_config()]) for run in pending]
+    return [shlex.join(["decision-rnn", *run.task().words]) for run in planned if run.collect() is None]
 
 
-def make_executor(plan: Plan, runs: int) -> Executor:
+def make_executor(plan: Plan, runs: int) -> LocalExecutor:
     """The executor that a plan names, for that number of runs."""
-    if plan.executor == "ray":
+    if plan.executor == "ray" or plan.ray_address is not None:
         return RayExecutor(plan.jobs, plan.ray_address)
     return LocalExecutor(plan.jobs or min(available_cores(), runs))
 
 
-def _check_folder(folder: Path, planned: Sequence[PlannedTrial]) -> None:
+def _check_folder(folder: Path, planned: set[str]) -> None:
     """InputError if the comparison.json in the folder has runs that are not planned, and so would be lost from it."""
     try:
-        earlier = read_comparison(folder)
+        others = [trial.run for trial in read_comparison(folder).trials if trial.run not in planned]
     except InputError:  # none, or one that is made again from the runs
         return
-    runs = {run.run for run in planned}
-    others = [trial.run for trial in earlier.trials if trial.run not in runs]
     if others:
         raise InputError(
             f"{folder / 'comparison.json'} has {counted(len(others), 'other run')}, such as {others[0]}: use another "
@@ -244,19 +233,17 @@ def _check_folder(folder: Path, planned: Sequence[PlannedTrial]) -> None:
         )
 
 
-def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str]:
+def _train(pending: Sequence[PlannedTrial], executor: LocalExecutor) -> dict[str, str]:
     """Train runs, with a progress bar and a line for each that ends; returns the errors of those that failed."""
     faults: dict[str, str] = {}
-    if not pending:
-        return faults
     with (
         bar(total=len(pending), desc="training", unit="run") as progress,
         contextlib.closing(executor.run([run.task() for run in pending])) as events,
     ):
-        for number, fault in events:
+        for ended, (number, fault) in enumerate(events, 1):
             progress.update(1)
             run = pending[number].run
-            warn(f"[{progress.n} of {len(pending)}] {run} {'done' if fault is None else f'failed: {fault}'}")
+            warn(f"[{ended} of {len(pending)}] {run} {'done' if fault is None else f'failed: {fault}'}")
             if fault is not None:
                 faults[run] = fault
     return faults
@@ -268,7 +255,3 @@ def _listed(datasets: Any) -> Sequence[Any]:
         return [datasets]
     episodes = any(hasattr(data, "rewards") and not isinstance(data, EpisodeStore) for data in datasets)
     return [datasets] if episodes else datasets
-
-
-def _names(names: str | Sequence[str]) -> list[str]:
-    return split_names(names if isinstance(names, str) else ",".join(map(str, names)))

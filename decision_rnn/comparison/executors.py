@@ -9,17 +9,18 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from decision_rnn.comparison.record import LOG
 from decision_rnn.training.run_folder import checkpoints_of
 from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, cannot_write, one_line
-from decision_rnn.utils.files import locked, write_atomically
+from decision_rnn.utils.files import locked
 from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
 
+LOG = "run.log"
+"""The file in a run's folder with the output of its processes, tracebacks included."""
 POLL = 0.2
 """Seconds between looks at a process."""
 STARTS = 2
@@ -31,8 +32,6 @@ INTERRUPTED = 130
 MAX_NODE_RETRIES = 3
 """How often a task of a Ray cluster is started again after its node was lost."""
 
-Events = Generator[tuple[int, str | None], None, None]
-
 
 @dataclass(frozen=True)
 class Task:
@@ -40,22 +39,19 @@ class Task:
 
     Attributes:
         folder: The run's folder.
-        file: Where its configuration is written, outside that folder, in which the run may be in progress.
-        config: The configuration, as YAML.
+        file: Its configuration.
         plugins: Modules that it needs.
         device: Its `training.device`.
     """
 
     folder: Path
     file: Path
-    config: str
     plugins: tuple[str, ...]
     device: str
 
-    def write_config(self) -> list[str]:
-        """Write the configuration; returns the words of the command that starts or resumes the run."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.file, self.config.encode())
+    @property
+    def words(self) -> list[str]:
+        """The words of the command that starts or resumes the run."""
         words = ["train", "--config", str(self.file), "--output", str(self.folder)]
         words += ["--plugins", ",".join(self.plugins)] * bool(self.plugins)
         return words + ["--resume"] * (self.folder / "config.yaml").is_file()
@@ -63,7 +59,7 @@ class Task:
     def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
         """Start the run, one of `jobs` at the same time, in a process of so many threads that ends with this one and
         appends its output to the run's log; raises OSError if the folder cannot be written."""
-        words = [*self.write_config(), "--processes", str(threads)]
+        words = [*self.words, "--processes", str(threads)]
         self.folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
         if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
@@ -71,9 +67,8 @@ class Task:
         with (self.folder / LOG).open("ab") as log:
             log.write(f"{STARTED}{shlex.join(words)}\n".encode())
             log.flush()
-            return subprocess.Popen(
-                [*workers.PROGRAM, *words], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
-            )
+            command = [*workers.PROGRAM, *words]
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
     def train(self, jobs: int, threads: int, stop: threading.Event) -> str | None:
         """Run the process to its end, and once more if it is killed, from the last checkpoint; `stop` ends it early.
@@ -89,12 +84,9 @@ class Task:
                     process.wait()
             if stop.is_set() or (process.returncode >= 0 and process.returncode != INTERRUPTED):
                 return self.fault() if process.returncode else None
-        if process.returncode == INTERRUPTED:
-            return f"its process was interrupted {STARTS} times: the same command goes on from its last checkpoint"
-        return (
-            f"its process was killed {STARTS} times, by signal {-process.returncode}: if memory ran out, try fewer "
-            "--jobs; the same command goes on from its last checkpoint"
-        )
+        code = process.returncode
+        killed = "interrupted" if code == INTERRUPTED else f"killed by signal {-code}, perhaps for lack of memory,"
+        return f"its process was {killed} {STARTS} times; the same command goes on from its last checkpoint"
 
     def fault(self) -> str:
         """The error of a run that has failed, in one line, from its log."""
@@ -106,23 +98,6 @@ class Task:
         return errors[-1] if errors else f"it ended without an error in its {LOG}"
 
 
-class Executor(Protocol):
-    """Trains runs, several at a time."""
-
-    jobs: int
-    """Number of runs at a time, as far as it is known."""
-
-    def run(self, tasks: Sequence[Task]) -> Events:
-        """Train every task, by `Task.train`.
-
-        Yields the number of every task that has ended, with its error in one line or None. Closing the generator early
-        stops everything that it has started.
-
-        Raises:
-            InputError: If no task can be run at all.
-        """
-
-
 class LocalExecutor:
     """Trains runs in processes on this machine, each with an equal share of the cores, or fewer threads if
     OMP_NUM_THREADS is lower. The last digits of a run's results depend on its number of threads.
@@ -131,26 +106,31 @@ class LocalExecutor:
     again, it has failed.
 
     Args:
-        jobs: Number of runs at a time; if left out, the number of cores.
+        jobs: Number of runs at a time.
     """
 
-    def __init__(self, jobs: int | None = None) -> None:
-        self.jobs = jobs or available_cores()
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
         self.threads = max(1, min(torch.get_num_threads(), available_cores() // self.jobs))
 
-    def run(self, tasks: Sequence[Task]) -> Events:
-        stop, shared = threading.Event(), min(self.jobs, len(tasks))
+    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
+        """Train every task. Yields the number of every one that has ended, with its error in one line or None; closing
+        the generator early stops everything that it has started."""
+        stop, jobs = threading.Event(), min(self.jobs, len(tasks))
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
-                running = {pool.submit(task.train, shared, self.threads, stop): i for i, task in enumerate(tasks)}
+                running = {pool.submit(self.train, task, jobs, stop): i for i, task in enumerate(tasks)}
                 for ended in as_completed(running):
                     yield running[ended], ended.result()
             finally:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
 
+    def train(self, task: Task, jobs: int, stop: threading.Event) -> str | None:
+        return task.train(jobs, self.threads, stop)
 
-class RayExecutor:
+
+class RayExecutor(LocalExecutor):
     """Trains runs as Ray tasks of one core each, and of one GPU where they train on one.
 
     Every node needs this package, the plugins, the datasets' files and the comparison's folder, on a file system that
@@ -162,14 +142,12 @@ class RayExecutor:
             and stopped at the end.
 
     Raises:
-        InputError: If Ray is not installed, or there is no cluster at that address.
+        InputError: If there is no cluster at that address.
     """
 
     def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise InputError("--executor ray needs Ray: pip install 'ray>=2.40,<3'") from None
+        import ray
+
         self.ray: Any = ray
         self.started = not ray.is_initialized()
         if self.started:
@@ -180,36 +158,28 @@ class RayExecutor:
                 raise InputError(f"there is no Ray cluster at {address}: {one_line(error)}") from None
         resources = ray.cluster_resources()
         self.gpus = int(resources.get("GPU", 0))
-        self.limit = jobs
-        self.jobs = jobs or max(1, int(resources.get("CPU", 1)))
+        super().__init__(jobs or max(1, int(resources.get("CPU", 1))))
 
-    def run(self, tasks: Sequence[Task]) -> Events:
-        ray, waiting = self.ray, list(range(len(tasks)))
-        running: dict[Any, int] = {}
+    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
         try:
-            while waiting or running:
-                while waiting and len(running) < (self.limit or len(tasks)):
-                    number = waiting.pop(0)
-                    running[self.submit(tasks[number], min(self.jobs, len(tasks)))] = number
-                for reference in ray.wait(list(running))[0]:
-                    number = running.pop(reference)
-                    try:
-                        yield number, ray.get(reference)
-                    except ray.exceptions.RayError as error:
-                        yield number, f"its task was lost: {one_line(error)}"
+            yield from super().run(tasks)
         finally:
-            for reference in running:
-                ray.cancel(reference, force=True)
             if self.started:
-                ray.shutdown()
+                self.ray.shutdown()
 
-    def submit(self, task: Task, jobs: int) -> Any:
-        """Submit a run to the cluster; returns the reference of its error."""
+    def train(self, task: Task, jobs: int, stop: threading.Event) -> str | None:
         # A task has no GPU that it does not ask for.
         gpus = int(task.device == "cuda" or (task.device == "auto" and self.gpus > 0))
         remote = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MAX_NODE_RETRIES)(_on_node)
         task = replace(task, folder=task.folder.absolute(), file=task.file.absolute())
-        return remote.remote(task, jobs, os.getcwd())
+        reference = remote.remote(task, jobs, os.getcwd())
+        while not self.ray.wait([reference], timeout=POLL)[0]:
+            if stop.is_set():
+                self.ray.cancel(reference, force=True)
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            return f"its task was lost: {one_line(error)}"
 
 
 def _on_node(task: Task, jobs: int, folder: str) -> str | None:

@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from decision_rnn.comparison.record import ComparedDataset
-from decision_rnn.comparison.summary import Measure, Summary
-from decision_rnn.comparison.tables import listed
-from decision_rnn.evaluation.statistics import SeedScores
+from decision_rnn.comparison.record import ComparedDataset, Record
+from decision_rnn.comparison.summary import learning_curves, measures, overall
+from decision_rnn.comparison.tables import ALL
 from decision_rnn.utils.parsing import AUTO
 
-THEMES = {  # name: light, dark; the colours of series have a contrast of at least 3:1 with the page
+COLOURS = {  # name: light, dark; the colours of series have a contrast of at least 3:1 with the page
     "paper": ("#ffffff", "#14171b"),
     "ink": ("#1b1f24", "#e8eaed"),
     "muted": ("#59636e", "#9aa4ae"),
@@ -32,13 +31,10 @@ THEMES = {  # name: light, dark; the colours of series have a contrast of at lea
     "s6": ("#6d28d9", "#c4b5fd"),
     "s7": ("#be123c", "#fda4af"),
 }
-CODES = {name: f"#00ff{number:02x}" for number, name in enumerate(THEMES)}
-"""Colours that matplotlib draws with, which become CSS variables."""
-COLOURS, DARK = ("".join(f"--{name}:{colours[theme]};" for name, colours in THEMES.items()) for theme in (0, 1))
-VARIABLES = f":root{{{COLOURS}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+PAPER, INK, MUTED, GRID, *SERIES = (light for light, _ in COLOURS.values())
+LIGHT, DARK = ("".join(f"--{name}:{colours[theme]};" for name, colours in COLOURS.items()) for theme in (0, 1))
+VARIABLES = f":root{{{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}"
 """The colours as CSS."""
-SERIES = 8
-MARKERS = "osD^vPX*"
 WIDTH = 4.0
 """Width of a panel in inches: 288 points, 384 pixels, so that text of 9 points can be read on a phone."""
 STYLE: Any = {
@@ -50,167 +46,141 @@ STYLE: Any = {
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": CODES["muted"],
-    "axes.labelcolor": CODES["muted"],
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
     "axes.facecolor": "none",
-    "grid.color": CODES["grid"],
-    "text.color": CODES["ink"],
-    "xtick.color": CODES["muted"],
-    "ytick.color": CODES["ink"],
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": INK,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "lines.linewidth": 1.6,
 }
-Draw = Callable[[Axes], None]
+Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]
+"""Values of x (points,) and of the seeds (seeds, points), by label."""
 
 
-def render(panels: Sequence[Draw], heights: Sequence[float], description: str, key: str, columns: int = 1) -> str:
-    """Draw panels into one inline SVG, with a text alternative; `key` makes its ids unique on a page."""
-    rows = max(1, -(-len(panels) // columns))
-    tallest = [max(heights[row * columns : (row + 1) * columns], default=1.0) for row in range(rows)]
+def render(panels: Sequence[Callable[[Axes], None]], height: float, text: str, key: str) -> str:
+    """Panels drawn into one inline SVG with an alternative text; `key` makes its ids unique on a page."""
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
     with mpl.rc_context(STYLE):
-        figure = Figure((WIDTH * columns, sum(tallest)), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False, height_ratios=tallest)
-        for draw, axes in zip(panels, grid.flat, strict=False):
-            draw(axes)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_axis_off()
+        figure = Figure((WIDTH * columns, height * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).flat
+        for number, axes in enumerate(grid):
+            if number < len(panels):
+                panels[number](axes)
+                axes.xaxis.set_major_locator(MaxNLocator(5))
+            else:
+                axes.set_axis_off()
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{key}-", svg)
-    for name, code in CODES.items():
-        svg = svg.replace(code, f"var(--{name},{THEMES[name][0]})")
-    text = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    for name, (light, _) in COLOURS.items():
+        svg = svg.replace(light, f"var(--{name},{light})")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{text}" ', 1)
 
 
-def scores_file(summary: Summary) -> str:
+def scores_file(record: Record) -> str:
     """The scores over the datasets and on each of them, as the content of an SVG file."""
-    datasets: list[ComparedDataset | None] = [None] * (summary.overall() is not None)
-    datasets += [dataset for dataset in summary.record.datasets if summary.trials(dataset)]
-    svg = scores(summary, datasets, "f", columns=min(3, max(1, len(datasets))))
+    datasets: list[ComparedDataset | None] = [None] * (overall(record) is not None)
+    datasets += [dataset for dataset in record.datasets if record.runs(dataset.data.name)] or [None]
+    svg = _scores(record, datasets, "f")
     return re.sub(r"(<svg [^>]*>)", rf"\1<style>{VARIABLES} svg{{background:var(--paper)}}</style>", svg, count=1)
 
 
-def scores(summary: Summary, datasets: Sequence[ComparedDataset | None], key: str, columns: int = 1) -> str:
+def pictures(record: Record) -> dict[str, list[str]]:
+    """Figures by the title of their section: the scores and, where there are several, the returns achieved by target
+    and the scores of the checkpoints."""
+    figures = {ALL: [_scores(record, [None], "all")] * (overall(record) is not None)}
+    for number, dataset in enumerate(record.datasets):
+        tracking, learning, svgs = _return_tracking(record, dataset), learning_curves(record, dataset), []
+        if record.runs(dataset.data.name):
+            svgs.append(_scores(record, [dataset], f"scores{number}"))
+        if tracking:
+            svgs.append(_curves(record, tracking, "Median achieved return", "target return", f"tracking{number}"))
+        if any(len(steps) > 1 for steps, _ in learning.values()):
+            svgs.append(_curves(record, learning, "Score of every checkpoint", "training steps", f"learning{number}"))
+        figures[dataset.data.name] = svgs
+    return figures
+
+
+def _scores(record: Record, datasets: Sequence[ComparedDataset | None], key: str) -> str:
     """A panel for each dataset with the main measure of every variant; None for all datasets together."""
-    panels, texts = [], []
-    for dataset in datasets:
-        panels.append(partial(_draw_scores, summary=summary, dataset=dataset))
-        means, title = _means(summary, dataset)[0], "All datasets" if dataset is None else dataset.data.name
-        texts.append(f"{title}: {listed(f'{summary.names[label]} {of.score:.4g}' for label, of in means.items())}.")
-    height = 0.85 + 0.27 * len(summary.names)
-    return render(panels, [height] * len(panels), f"Mean scores. {' '.join(texts)}", key, columns)
+    panels = [partial(_draw_scores, record=record, dataset=dataset) for dataset in datasets]
+    height = 0.85 + 0.27 * len(record.names)
+    return render(panels, height, "Mean scores of the variants, which the table has as numbers", key)
 
 
-def return_tracking(summary: Summary, dataset: ComparedDataset, key: str) -> str | None:
-    """Median achieved return over the target return, with the range of the seeds; None below two targets."""
-    curves = {}
-    for label, runs in summary.trials(dataset).items():
-        targets = [result.target_return for result in runs[0].targets if result.target_return not in (None, AUTO)]
-        medians = [{of.target_return: np.median(of.returns) for of in run.targets} for run in runs]
-        if len(targets) > 1:
-            asked = sorted(target for target in targets if target is not None)
-            curves[label] = np.array(asked), np.array([[of_run[target] for target in asked] for of_run in medians])
-    if not curves:
-        return None
-
-    def draw(axes: Axes) -> None:
-        _draw_curves(axes, summary, curves)
-        low, high = axes.get_xlim()
-        axes.plot([low, high], [low, high], color=CODES["muted"], linestyle="--", linewidth=1, zorder=1, label="_")
-        axes.set(xlabel="target return", ylabel="achieved return (median)", xlim=(low, high))
-        if low < dataset.data.return_max < high:
-            _mark(axes, dataset.data.return_max, "best in data")
-        axes.set_title("Target and achieved return")
-
-    texts = []
-    for label, (x, y) in curves.items():
-        pairs = (f"{target:.6g} gives {value:.4g}" for target, value in zip(x, y.mean(axis=0), strict=True))
-        texts.append(f"{summary.names[label]}: {', '.join(pairs)}")
-    return render([draw], [_curves_height(curves)], f"Achieved return by target return. {'; '.join(texts)}.", key)
-
-
-def learning_curves(summary: Summary, dataset: ComparedDataset, key: str) -> str | None:
-    """Scores of the checkpoints over training steps; None where only the last one was evaluated."""
-    curves = summary.learning_curves(dataset)
-    if not any(len(steps) > 1 for steps, _ in curves.values()):
-        return None
-
-    def draw(axes: Axes) -> None:
-        _draw_curves(axes, summary, curves)
-        axes.set(xlabel="training steps", ylabel="normalised score")
-        axes.set_title("Score of every checkpoint")
-
-    ends = (f"{summary.names[of]} ends at {y[:, -1].mean():.1f}" for of, (_, y) in curves.items())
-    return render([draw], [_curves_height(curves)], f"Scores over training steps: {listed(ends)}.", key)
-
-
-def _curves_height(curves: Mapping[str, object]) -> float:
-    return 2.9 + 0.19 * -(-len(curves) // 2)
-
-
-def _means(summary: Summary, dataset: ComparedDataset | None) -> tuple[dict[str, SeedScores], Measure | None]:
-    if dataset is None:
-        overall = summary.overall()
-        return (overall.aggregates if overall else {}), None
-    measure = summary.measures(dataset)[0]
-    return {label: measure.summary(label) for label in measure.values}, measure
-
-
-def _draw_scores(axes: Axes, summary: Summary, dataset: ComparedDataset | None) -> None:
+def _draw_scores(axes: Axes, record: Record, dataset: ComparedDataset | None) -> None:
     """A row for each variant: its mean with interval or range, its seeds as dots; controls are hollow."""
-    means, measure = _means(summary, dataset)
-    seeds, failed = (measure.values, measure.failed) if measure else ({}, summary.failed())
-    controls = {variant.label for variant in summary.record.variants if variant.control}
-    labels = [label for label in summary.names if label in means or label in failed]
-    for row, label in enumerate(labels):
-        if label not in means:
+    if dataset is None:
+        summary, seeds, failed = overall(record), dict[str, tuple[float, ...]](), record.failures()
+        means = summary.aggregates if summary else {}
+        axes.set(title=ALL, xlabel="normalised score, interquartile mean")
+    else:
+        measure = measures(record, dataset)[0]
+        seeds, failed = measure.values, measure.failed
+        means = {label: measure.summary(label) for label in seeds}
+        what = f"{measure.title} (lower is better)" if dataset.held_out else f"normalised score, {measure.title}"
+        axes.set(title=dataset.data.name, xlabel=what.removesuffix(", score"))
+    if dataset is not None and dataset.held_out is None:
+        axes.axvline(dataset.data.score_mean, color=MUTED, linestyle=":", linewidth=1, zorder=1)
+        across = axes.get_xaxis_transform()
+        axes.annotate("data", (dataset.data.score_mean, 0), (3, 3), across, "offset points", color=MUTED, fontsize=8)
+    variants = [variant for variant in record.variants if variant.label in means or failed[variant.label]]
+    marks = [f" ({failed[variant.label]} failed)" * (variant.label in failed) for variant in variants]
+    names = [record.names[variant.label] + mark for variant, mark in zip(variants, marks, strict=True)]
+    for row, variant in enumerate(variants):
+        if (mean := means.get(variant.label)) is None:
             continue
-        color, mean, values = CODES["muted" if label in controls else "s0"], means[label], seeds.get(label, ())
+        color, values = MUTED if variant.control else SERIES[0], seeds.get(variant.label, ())
         axes.scatter(values, [row + 0.24] * len(values), 7, color, linewidths=0, alpha=0.7)
         if mean.low is not None and mean.high is not None:
             width = 2.4 if mean.spread == "95% interval" else 1.0
             axes.plot([mean.low, mean.high], [row, row], color=color, linewidth=width, zorder=2)
-        face = CODES["paper"] if label in controls else color
+        face = PAPER if variant.control else color
         axes.scatter([mean.score], [row], 42, face, edgecolors=color, linewidths=1.5, zorder=3)
-    marks = {label: f" ({count} failed)" for label, count in failed.items()}
-    axes.set_yticks(range(len(labels)), [summary.names[label] + marks.get(label, "") for label in labels])
-    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="x", linewidth=0.8)
-    axes.set_axisbelow(True)
-    if dataset is None or measure is None:
-        axes.set(title="All datasets", xlabel="normalised score, interquartile mean")
-    elif dataset.held_out is not None:
-        axes.set(title=dataset.data.name, xlabel=f"{measure.title} (lower is better)")
-    else:
-        _mark(axes, dataset.data.score_mean, "data")
-        axes.set(title=dataset.data.name, xlabel=f"normalised score, {measure.title}".removesuffix(", score"))
+    axes.grid(axis="x")
 
 
-def _mark(axes: Axes, x: float, text: str) -> None:
-    """A labelled vertical line."""
-    axes.axvline(x, color=CODES["muted"], linestyle=":", linewidth=1, zorder=1)
-    across, place = axes.get_xaxis_transform(), (3, 3)
-    axes.annotate(text, (x, 0), place, across, "offset points", color=CODES["muted"], fontsize=8)
+def _return_tracking(record: Record, dataset: ComparedDataset) -> Curves:
+    """Target returns and the seeds' median achieved returns, of the variants with several targets."""
+    curves = {}
+    for label, runs in record.runs(dataset.data.name).items():
+        medians = [{result.target_return: np.median(result.returns) for result in run.targets} for run in runs]
+        if len(targets := sorted(target for target in medians[0] if target not in (None, AUTO))) > 1:
+            curves[label] = (
+                np.array(targets),
+                np.array([[by_target[each] for each in targets] for by_target in medians]),
+            )
+    return curves
 
 
-def _draw_curves(axes: Axes, summary: Summary, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Curves (points,) with the values of the seeds (seeds, points): their mean and the band of their range."""
-    order = [*summary.names]
-    for label, (x, y) in curves.items():
-        number = order.index(label)
-        color = CODES[f"s{number % SERIES}"]
-        axes.fill_between(x, y.min(axis=0), y.max(axis=0), color=color, alpha=0.12, linewidth=0)
-        marker = MARKERS[number % len(MARKERS)]
-        style = ("-", "--", "-.")[number // SERIES % 3]
-        axes.plot(x, y.mean(axis=0), style, color=color, marker=marker, markersize=4, label=summary.names[label])
-    axes.grid(linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0)
+def _curves(record: Record, curves: Curves, title: str, xlabel: str, key: str) -> str:
+    """The mean over the seeds and the band of their range; returns have a line where they are as the target."""
+
+    def draw(axes: Axes) -> None:
+        for number, (label, name) in enumerate(record.names.items()):
+            if label in curves:
+                x, y = curves[label]
+                color, marker = SERIES[number % len(SERIES)], "osD^vPX*"[number % 8]
+                style = ("-", "--", "-.")[number // len(SERIES) % 3]
+                axes.fill_between(x, y.min(axis=0), y.max(axis=0), color=color, alpha=0.12, linewidth=0)
+                axes.plot(x, y.mean(axis=0), style, color=color, marker=marker, markersize=4, label=name)
+        if xlabel == "target return":
+            axes.axline((x[0], x[0]), slope=1, color=MUTED, linestyle="--", linewidth=1, zorder=1)
+        axes.set(title=title, xlabel=xlabel)
+        axes.grid()
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0)
+
+    return render([draw], 2.9 + 0.1 * len(curves), f"{title} by {xlabel}", key)

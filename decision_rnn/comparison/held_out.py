@@ -1,7 +1,9 @@
-"""The loss on held-out episodes, by which agents are compared whose data have no environment."""
+"""The loss on held-out episodes, by which agents are compared that play nothing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from gymnasium.spaces import Box
@@ -14,32 +16,14 @@ from decision_rnn.config import RunConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost
-from decision_rnn.evaluation.results import PACKAGES, Measurements
+from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.prepare import prepare, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.machine import commit, hardware, versions
-
-
-def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
-    """Measurements of an agent that plays nothing; not the time of an action, which differs whenever it is measured."""
-    agent = trained.agent
-    _, state_bytes = action_cost(actor_of(trained, config.evaluation), agent.observation_dim)
-    return Measurements(
-        step=trained.step,
-        targets=(),
-        remarks=(),
-        training_seconds=round(trained.seconds, 1),
-        evaluation_seconds=0.0,
-        parameters=count_parameters(agent),
-        backbone_parameters=count_parameters(agent.backbone),
-        state_bytes=state_bytes,
-        commit=commit(),
-        versions=versions(PACKAGES),
-        hardware=hardware(),
-    )
+from decision_rnn.utils.messages import warn
 
 
 class HeldOutLoss:
@@ -58,14 +42,13 @@ class HeldOutLoss:
         store: These data.
 
     Raises:
-        InputError: If the episodes are not available, too few, of another task or those that are trained on, or the
-            objectives differ and one of them has no squared error.
+        InputError: If the episodes are not available, too few, of another task or those that are trained on.
+        KeyError: If the objectives differ and one of them has no squared error.
     """
 
     def __init__(self, variants: Sequence[Variant], dataset: str, store: EpisodeStore) -> None:
         configs = [replace(variant.config, dataset=dataset) for variant in variants]
         first, self.store = configs[0], store
-        assert first.validation is not None
         carried = max(config.tbptt_segments for config in configs)
         drawn = replace(first, training=replace(first.training, tbptt_segments=carried, precision="fp32"))
         self.validation = Validation(drawn, store, store.observation_space, torch.device("cpu"))
@@ -75,38 +58,55 @@ class HeldOutLoss:
                 f"validation {first.validation} holds the episodes that are trained on: name others of the same task"
             )
         differ = any(config.objective_options != first.objective_options for config in configs)
-        for variant, config in zip(variants, configs, strict=True) if differ else ():
-            if not self._has_squared_error(config):
-                raise InputError(
-                    f"the objective {config.objective_options.name} of {variant.label} has no squared error, by which "
-                    "variants of different objectives are compared: compare variants of one objective"
-                )
         self.record = HeldOut(
-            dataset=first.validation,
+            dataset=str(first.validation),
             fingerprint=episodes.fingerprint,
             episodes=len(episodes),
             steps=episodes.steps,
             measure="squared_error" if differ else "loss",
         )
+        for config in configs if differ else ():
+            self(config)
 
-    def __call__(self, trained: TrainedAgent) -> float:
-        """The loss of an agent, or its squared error, in fp32 on one thread: the same on other machines, but for
-        rounding."""
-        means = self._means(trained.config, trained)
-        return means.get(f"validation_{self.record.measure}", means["validation_loss"])
-
-    def _has_squared_error(self, config: RunConfig) -> bool:
-        """Whether an objective logs its squared error, or has it as its loss, as the default in a Box does."""
-        if isinstance(config.objective_options, MSEConfig):
-            return isinstance(self.store.action_space, Box)
-        return "validation_squared_error" in self._means(config)
-
-    def _means(self, config: RunConfig, trained: TrainedAgent | None = None) -> dict[str, float]:
-        """What `Validation` returns of a trained agent, or of one before its first step."""
+    def __call__(self, config: RunConfig, trained: TrainedAgent | None = None) -> float:
+        """The loss, or the squared error, of a trained agent or of one before its first step, in fp32 on one thread:
+        the same on other machines, but for rounding."""
         config = replace(config, training=replace(config.training, device="cpu"))
         observations, actions = self.store.observation_space, self.store.action_space
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():
             # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.
             agent, *_ = prepare(config, select_episodes(config, self.store), 1.0, spaces, trained)
-            return self.validation(agent.eval())
+            means = self.validation(agent.eval())
+        squares = isinstance(config.objective_options, MSEConfig) and isinstance(self.store.action_space, Box)
+        return means["validation_loss" if squares else f"validation_{self.record.measure}"]
+
+    def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:
+        """What a `Trial` holds of the last checkpoint of a run that plays nothing; None if it is not there.
+
+        The time of an action, which differs whenever it is measured, is left out.
+        """
+        checkpoint = run / "checkpoints" / str(config.training.steps)
+        if not checkpoint.is_dir():
+            return None
+        try:
+            trained = load_agent(checkpoint)
+        except InputError as error:  # it is damaged: resuming the run fails and names the file
+            warn(f"skipped: {error}")
+            return None
+        agent = trained.agent
+        return {
+            "held_out_loss": self(trained.config, trained),
+            "checkpoints": (),
+            "targets": (),
+            "remarks": (),
+            "step": trained.step,
+            "training_seconds": round(trained.seconds, 1),
+            "evaluation_seconds": 0.0,
+            "parameters": count_parameters(agent),
+            "backbone_parameters": count_parameters(agent.backbone),
+            "state_bytes": action_cost(actor_of(trained, config.evaluation), agent.observation_dim)[1],
+            "commit": commit(),
+            "versions": versions(PACKAGES),
+            "hardware": hardware(),
+        }

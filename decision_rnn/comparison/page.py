@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from decision_rnn.comparison import figures
-from decision_rnn.comparison.results import Comparison, read_comparison
-from decision_rnn.comparison.tables import describe_method, listed, sections
+from decision_rnn.comparison.record import Record
+from decision_rnn.comparison.results import read_comparison
+from decision_rnn.comparison.tables import listed, render
 from decision_rnn.utils.errors import cannot_write
-from decision_rnn.utils.files import check_destination, write_atomically
+from decision_rnn.utils.files import check_destination, new_file
 
 
 def write_page(path: Path, output: Path | None = None) -> Path:
@@ -27,46 +27,19 @@ def write_page(path: Path, output: Path | None = None) -> Path:
     output = output or (path if path.is_dir() else path.parent) / "report.html"
     check_destination(output)
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(output, build_page(comparison).encode())
+        with new_file(output) as file:
+            file.write_text(build_page(comparison))
     except OSError as error:
         raise cannot_write(output, error) from None
     return output
 
 
-def build_page(comparison: Comparison) -> str:
+def build_page(record: Record) -> str:
     """The page as HTML."""
-    summary, overall = comparison.summary, comparison.summary.overall()
-    datasets = {dataset.data.name: dataset for dataset in comparison.datasets if summary.trials(dataset)}
-    drawn = {
-        name: [
-            figures.scores(summary, [dataset], f"scores{i}"),
-            figures.return_tracking(summary, dataset, f"tracking{i}"),
-            figures.learning_curves(summary, dataset, f"learning{i}"),
-        ]
-        for i, (name, dataset) in enumerate(datasets.items())
-    }
-    pictures = {name: [Markup(svg) for svg in svgs if svg] for name, svgs in drawn.items()}
-    if overall is not None:
-        top = [Markup(figures.scores(summary, [None], "all"))]
-    elif len(comparison.datasets) == 1:
-        top = [picture for of_dataset in pictures.values() for picture in of_dataset[:2]]
-        pictures = {name: of_dataset[2:] for name, of_dataset in pictures.items()}
-    else:
-        top = [of_dataset.pop(0) for of_dataset in pictures.values()]
-    environment = Environment(
-        loader=PackageLoader("decision_rnn.comparison", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("page.html").render(
-        title=f"Comparison on {listed(of.data.name for of in comparison.datasets)}",
-        top=top,
-        sections=sections(summary),
-        pictures=pictures,
-        method=describe_method(summary),
+    return render(
+        "page.html",
+        record,
+        title=f"Comparison on {listed(dataset.data.name for dataset in record.datasets)}",
+        pictures={title: [*map(Markup, svgs)] for title, svgs in figures.pictures(record).items()},
         colours=Markup(figures.VARIABLES),
     )
-    return "".join(f"{line}\n" for line in page.splitlines() if line.strip())

@@ -1,15 +1,14 @@
 """The record of a comparison: measurements, run by run. Everything in tables and figures is computed from it."""
 
+from collections import Counter
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting
 from decision_rnn.evaluation.results import Measurements, TargetResult
 from decision_rnn.utils.parsing import TargetReturn
-
-LOG = "run.log"
-"""The file in a run's folder with the output of its processes, tracebacks included."""
 
 Role = Literal["paper", "best", "spread", "bc"]
 """Origin of a target return: the `paper` of the task or the user, the `best` return in the data, one of several
@@ -27,7 +26,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out episodes, on which agents are compared whose data have no environment.
+    """Held-out episodes, on which agents are compared that play nothing.
 
     Attributes:
         dataset: Name of their dataset.
@@ -65,13 +64,9 @@ class ComparedVariant:
     """
 
     label: str
-    name: str = ""
+    name: str
     control: bool
     config: dict[str, Any]
-
-    @property
-    def shown_name(self) -> str:
-        return self.name or self.label
 
     @property
     def acting(self) -> str:
@@ -127,7 +122,7 @@ class Record:
     Attributes:
         command: The command that made it.
         seeds: Seeds of the runs of every variant on every dataset.
-        episodes: Episodes of the last checkpoint, per target.
+        episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
         checkpoint_episodes: Episodes of every checkpoint, per target; 0 if only the last one was evaluated.
         datasets: The datasets, in the order of the command.
         variants: The variants, in the order of the command, controls last; the first one is the reference.
@@ -144,7 +139,26 @@ class Record:
     trials: tuple[Trial, ...]
     failed: tuple[Failure, ...]
 
-    def trials_of(self, variant: str, dataset: str) -> tuple[Trial, ...]:
-        """The finished runs of a variant on a dataset, by seed."""
-        trials = [trial for trial in self.trials if (trial.variant, trial.dataset) == (variant, dataset)]
-        return tuple(sorted(trials, key=lambda trial: trial.seed))
+    @property
+    def reference(self) -> str:
+        """Label of the variant that the others are compared with."""
+        return self.variants[0].label
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Names of the variants in tables, by label; they tell how a variant acts if not as the first one."""
+        first = self.variants[0].acting
+        return {
+            variant.label: variant.name + f" ({variant.acting})" * (variant.acting != first)
+            for variant in self.variants
+        }
+
+    def runs(self, dataset: str) -> dict[str, tuple[Trial, ...]]:
+        """Finished runs on a dataset by label, in the order of their seeds, of the variants that have some."""
+        trials = sorted((trial for trial in self.trials if trial.dataset == dataset), key=attrgetter("seed"))
+        runs = {each.label: tuple(run for run in trials if run.variant == each.label) for each in self.variants}
+        return {label: trials for label, trials in runs.items() if trials}
+
+    def failures(self, dataset: str | None = None) -> Counter[str]:
+        """Number of failed runs by label, on one dataset or on all."""
+        return Counter(run.variant for run in self.failed if dataset in (None, run.dataset))

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.comparison import figures, tables
+from decision_rnn.comparison import figures, summary, tables
 from decision_rnn.comparison.record import Record
-from decision_rnn.comparison.summary import Summary
 from decision_rnn.utils.errors import cannot_write
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.records import read_file, to_json
@@ -26,11 +25,6 @@ SCHEMA = 4
 class Comparison(Record):
     """The results of a comparison; `print(comparison)` shows its tables in Markdown."""
 
-    @property
-    def summary(self) -> Summary:
-        """What tables and figures are made from."""
-        return Summary(self)
-
     def table(self) -> list[dict[str, Any]]:
         """A row for every variant at every target of every dataset.
 
@@ -41,11 +35,11 @@ class Comparison(Record):
         columns, such as `success`, `success_low` and `success_high`. Where nothing is played, `held_out_loss` or
         `held_out_squared_error` take the place of target and score.
         """
-        return self.summary.rows()
+        return summary.rows(self)
 
     def episode_table(self) -> list[dict[str, Any]]:
         """A row for every episode of the last checkpoints."""
-        return self.summary.episodes()
+        return summary.episode_rows(self)
 
     def to_dataframe(self, episodes: bool = False) -> Any:
         """`table`, or `episode_table`, as a `pandas.DataFrame`."""
@@ -54,7 +48,7 @@ class Comparison(Record):
         return pandas.DataFrame(self.episode_table() if episodes else self.table())
 
     def __str__(self) -> str:
-        return tables.markdown(self.summary)
+        return tables.render("comparison.md", self)
 
 
 def read_comparison(path: Path | str) -> Comparison:
@@ -66,17 +60,15 @@ def read_comparison(path: Path | str) -> Comparison:
     Raises:
         InputError: If there is none, or of another version.
     """
-    path = Path(path)
-    file = path / "comparison.json" if path.is_dir() else path
+    file = Path(path) / "comparison.json" if Path(path).is_dir() else Path(path)
     return read_file(file, Comparison, "name the folder of a comparison, or run its command again", SCHEMA)
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json, comparison.md and scores.svg; raises InputError or EnvironmentFailure."""
-    picture = figures.scores_file(comparison.summary)
     record = json.dumps({"schema": SCHEMA, **to_json(comparison)}, separators=(",", ":"))
     try:
-        write_atomically(folder / "scores.svg", picture.encode())
+        write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
         write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
         write_atomically(folder / "comparison.json", f"{record}\n".encode())
     except OSError as error:

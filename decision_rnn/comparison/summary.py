@@ -6,30 +6,17 @@ the variants. Variants with a failed run, or with fewer than five seeds, are not
 finished is no estimate of the variant's score.
 """
 
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from decision_rnn.comparison.record import ComparedDataset, Record, Target, Trial
+from decision_rnn.comparison.record import ComparedDataset, Record, Target
+from decision_rnn.evaluation import statistics
 from decision_rnn.evaluation.results import TargetResult
-from decision_rnn.evaluation.statistics import (
-    LEVEL,
-    SeedDifference,
-    SeedScores,
-    aggregate_scores,
-    compare_over_datasets,
-    compare_variants,
-    holm,
-    improvement_p_value,
-    success_episodes,
-    summarise_seeds,
-    target_error,
-)
-from decision_rnn.evaluation.tables import format_number
+from decision_rnn.evaluation.statistics import LEVEL, Scores, SeedDifference, SeedScores
 from decision_rnn.utils.parsing import AUTO, format_target
 
 HELD_OUT = {"loss": "held-out loss", "squared_error": "held-out squared error"}
@@ -37,9 +24,14 @@ HELD_OUT = {"loss": "held-out loss", "squared_error": "held-out squared error"}
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
 
-def is_significant(p_value: float | None) -> bool | None:
-    """Whether an adjusted p-value is below 5%; None where nothing was tested."""
-    return None if p_value is None else p_value < 1 - LEVEL
+def summarise(values: Scores, failed: int = 0, episodes: int | None = None) -> SeedScores:
+    """The mean over the seeds that finished; if some failed, with their range in place of an interval."""
+    if len(values) == 0:
+        return SeedScores(float("nan"))
+    summary = statistics.summarise_seeds(values, episodes)
+    if failed and summary.spread is not None:
+        return replace(summary, low=min(values), high=max(values), spread="range")
+    return summary
 
 
 @dataclass(frozen=True)
@@ -49,8 +41,8 @@ class Measure:
     Attributes:
         title: Its name in tables.
         values: Value of every finished seed, by label of the variant; no entry for a variant without any.
-        failed: Number of failed runs by label, where there are any.
-        target: The target; None for held-out losses.
+        failed: Number of failed runs by label.
+        target: The target; None for held-out losses, which are better if lower.
         results: The evaluations behind the values.
         episodes: Episodes per seed by label, of variants whose scores are success rates.
         tested: Whether variants are compared by it: a score at a target inside the data's range should be near the
@@ -59,55 +51,69 @@ class Measure:
 
     title: str
     values: dict[str, tuple[float, ...]]
-    failed: dict[str, int]
+    failed: Counter[str]
     target: Target | None = None
     results: dict[str, tuple[TargetResult, ...]] = field(default_factory=dict)
     episodes: dict[str, int | None] = field(default_factory=dict)
     tested: bool = True
 
     @property
-    def lower_is_better(self) -> bool:
-        return self.target is None
-
-    @property
-    def number(self) -> Callable[[float], str]:
-        """Formats a value."""
-        return format_number if self.target is None else "{:.1f}".format
-
-    @property
-    def change(self) -> Callable[[float], str]:
-        """Formats a difference of two values."""
-        return "{:+.3g}".format if self.target is None else "{:+.1f}".format
+    def digits(self) -> str:
+        """Format of a value."""
+        return ".4g" if self.target is None else ".1f"
 
     def summary(self, label: str) -> SeedScores:
-        """The mean of a variant; where runs failed, with the range of those that finished in place of an interval."""
-        summary = summarise_seeds(self.values[label], self.episodes.get(label))
-        if label not in self.failed or summary.spread is None:
-            return summary
-        return replace(summary, low=min(self.values[label]), high=max(self.values[label]), spread="range")
-
-    @property
-    def metric_names(self) -> list[str]:
-        """The metrics that were measured besides the return."""
-        return list(dict.fromkeys(name for of in self.results.values() for result in of for name in result.metrics))
-
-    def metric(self, name: str) -> dict[str, SeedScores]:
-        """A metric over the seeds, by label, of the variants that have it in every run."""
-        return {
-            label: summarise_seeds([result.metrics[name].mean for result in results])
-            for label, results in self.results.items()
-            if all(name in result.metrics for result in results)
-        }
+        """The mean of a variant."""
+        return summarise(self.values.get(label, ()), self.failed[label], self.episodes.get(label))
 
     def differences(self, reference: str) -> dict[str, SeedDifference]:
         """Differences of the other variants from the reference, without p-value for those that are not tested."""
         if reference not in self.values:
             return {}
         mean = fmean(self.values[reference])
-        complete = {label: values for label, values in self.values.items() if label not in self.failed}
-        tested = compare_variants(complete, reference, self.episodes) if reference in complete else {}
-        untested = {label: SeedDifference(fmean(values) - mean) for label, values in self.values.items()}
-        return {label: tested.get(label, untested[label]) for label in untested if label != reference}
+        differences = {label: SeedDifference(fmean(values) - mean) for label, values in self.values.items()}
+        if not self.failed[reference]:
+            complete = {label: values for label, values in self.values.items() if not self.failed[label]}
+            differences |= statistics.compare_variants(complete, reference, self.episodes)
+        del differences[reference]
+        return differences
+
+
+def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
+    """What the variants are compared by on a dataset; the first one is the main one.
+
+    Behaviour cloning has no target; its score stands beside those at every target by which variants are compared.
+    """
+    runs, failed = record.runs(dataset.data.name), record.failures(dataset.data.name)
+    if dataset.held_out is not None:
+        losses = {label: tuple(run.held_out_loss for run in trials) for label, trials in runs.items()}
+        return [Measure(HELD_OUT[dataset.held_out.measure], losses, failed)]  # type: ignore[arg-type]  # all have one
+    conditioned = any(run.targets[0].target_return is not None for trials in runs.values() for run in trials)
+    targets = dataset.targets if conditioned else (NO_TARGET,)
+    first = next((target for target in targets if "paper" in target.roles and not target.in_range), None)
+    by_target = []
+    for target in targets:
+        tested = target in (first, NO_TARGET) or "best" in target.roles
+        returns = {target.target_return, None} if tested else {target.target_return}
+        results, episodes = {}, {}
+        for label, trials in runs.items():
+            if at_target := [result for run in trials for result in run.targets if result.target_return in returns]:
+                results[label] = tuple(at_target)
+                scores = [dataset.data.normalised(np.array(result.returns)) for result in at_target]
+                episodes[label] = statistics.success_episodes(scores)
+        values = {label: tuple(result.score_mean for result in at_target) for label, at_target in results.items()}
+        by_target.append(Measure(describe_target(target), values, failed, target, results, episodes, tested))
+    return sorted(by_target, key=lambda measure: not measure.tested)
+
+
+def describe_target(target: Target) -> str:
+    """A target and where it is relative to the data: `target 3600, beyond the data`."""
+    if target.target_return is None:
+        return "score"
+    where = {None: "", True: ", inside the data", False: ", beyond the data"}[target.in_range]
+    if "best" in target.roles:
+        where = ", best in the data" if target.target_return != AUTO else ""
+    return f"target {format_target(target.target_return)}{where}"
 
 
 @dataclass(frozen=True)
@@ -115,199 +121,116 @@ class Overall:
     """Scores over the datasets on which every variant has results.
 
     Attributes:
-        reference: Label of the variant that the others are compared with.
         scores: Scores of the seeds by variant and dataset.
-        failed: Number of failed runs by variant, where there are any.
+        aggregates: Interquartile mean of each variant; without an interval where runs failed.
+        improvements: Probability that a run of another variant scores higher than one of the reference, averaged over
+            datasets; without interval and p-value where runs failed.
     """
 
-    reference: str
     scores: dict[str, dict[str, tuple[float, ...]]]
-    failed: dict[str, int]
+    aggregates: dict[str, SeedScores]
+    improvements: dict[str, SeedDifference]
 
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        return tuple(next(iter(self.scores.values())))
 
-    @cached_property
-    def aggregates(self) -> dict[str, SeedScores]:
-        """Interquartile mean of each variant; without an interval where runs failed."""
-        return {label: self._without_interval({label}, aggregate_scores(of)) for label, of in self.scores.items()}
+def overall(record: Record) -> Overall | None:
+    """Scores by the main measure over the datasets that all variants with results share; None below two."""
+    played = [dataset for dataset in record.datasets if dataset.held_out is None]
+    main = {dataset.data.name: measures(record, dataset)[0].values for dataset in played}
+    labels = [label for label in record.names if any(label in values for values in main.values())]
+    shared = [name for name, values in main.items() if values.keys() >= {*labels}]
+    if not labels or len(shared) < 2:
+        return None
+    scores = {label: {name: main[name][label] for name in shared} for label in labels}
+    failed, base = record.failures(), scores.get(record.reference, {})
+    aggregates, improvements, p_values = {}, {}, {}
+    for label, by_dataset in scores.items():
+        mean = statistics.aggregate_scores(by_dataset)
+        aggregates[label] = SeedScores(mean.score) if failed[label] else mean
+        if base and label != record.reference:
+            better = statistics.compare_over_datasets(by_dataset, base)
+            improvements[label] = SeedDifference(better.score)
+            if better.low is not None and not failed[label] and not failed[record.reference]:
+                improvements[label] = SeedDifference(better.score, better.low, better.high)
+                p_values[label] = statistics.improvement_p_value(by_dataset, base)
+    for label, p_value in zip(p_values, statistics.holm([*p_values.values()]), strict=True):
+        improvements[label] = replace(improvements[label], p_value=p_value)
+    return Overall(scores, aggregates, improvements)
 
-    @cached_property
-    def improvements(self) -> dict[str, SeedScores]:
-        """Probability that a run of another variant scores higher than one of the reference, averaged over datasets."""
-        base = self.scores.get(self.reference, {})
-        return {
-            label: self._without_interval({label, self.reference}, compare_over_datasets(scores, base))
-            for label, scores in self.scores.items()
-            if base and label != self.reference
+
+def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[float]]:
+    """Target-return error of every seed in % of the data's range; empty without targets spread over it."""
+    targets = [target.target_return or 0.0 for target in dataset.targets if "spread" in target.roles]
+    bounds, errors = (dataset.data.return_min, dataset.data.return_max), {}
+    for label, runs in record.runs(dataset.data.name).items():
+        returns = [{result.target_return: np.array(result.returns) for result in run.targets} for run in runs]
+        if targets and returns[0].keys() >= {*targets}:
+            errors[label] = [
+                statistics.target_error(targets, [played[target] for target in targets], bounds) for played in returns
+            ]
+    return errors
+
+
+def learning_curves(record: Record, dataset: ComparedDataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Steps (checkpoints,) and scores (seeds, checkpoints) at the first target of the checkpoints of all seeds."""
+    curves = {}
+    for label, runs in record.runs(dataset.data.name).items():
+        scores = [{point.step: point.targets[0].score_mean for point in run.checkpoints} for run in runs]
+        if steps := sorted(set.intersection(*map(set, scores))):
+            curves[label] = np.array(steps), np.array([[by_step[step] for step in steps] for by_step in scores])
+    return curves
+
+
+def rows(record: Record) -> list[dict[str, Any]]:
+    """A row for every variant at every target of every dataset, see `Comparison.table`."""
+    table = []
+    for dataset in record.datasets:
+        for number, measure in enumerate(measures(record, dataset)):
+            differences = measure.differences(record.reference)
+            for variant in record.variants:
+                label, target = variant.label, measure.target
+                values, results = measure.values.get(label, ()), measure.results.get(label, ())
+                if any(result.target_return is None for result in results):
+                    target = NO_TARGET
+                if not (values or measure.failed[label]) or (target is NO_TARGET and number > 0):
+                    continue
+                row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": variant.control}
+                row |= {} if target is None else {**asdict(target), "roles": "+".join(target.roles)}
+                row |= {"seeds": len(values), "failed": measure.failed[label], **asdict(measure.summary(label))}
+                if target is None:
+                    row[measure.title.replace(" ", "_").replace("-", "_")] = row.pop("score")
+                difference = asdict(differences[label]) if label in differences else {}
+                p_value = difference.get("p_value")
+                row |= {
+                    "reference": record.reference,
+                    "difference": difference.get("difference"),
+                    "difference_low": difference.get("low"),
+                    "difference_high": difference.get("high"),
+                    "p_value": p_value,
+                    "significant": None if p_value is None else p_value < 1 - LEVEL,
+                }
+                for name in results[0].metrics if results else ():
+                    metric = summarise([result.metrics[name].mean for result in results])
+                    row |= {name: metric.score, f"{name}_low": metric.low, f"{name}_high": metric.high}
+                table.append(row)
+    return table
+
+
+def episode_rows(record: Record) -> list[dict[str, Any]]:
+    """A row for every episode of the last checkpoints."""
+    return [
+        {
+            "variant": run.variant,
+            "dataset": run.dataset,
+            "seed": run.seed,
+            "target_return": result.target_return,
+            "episode": episode,
+            "return": value,
+            "score": round(float(dataset.data.normalised(value)), 4),
+            **{name: metric.values[episode] for name, metric in result.metrics.items()},
         }
-
-    @cached_property
-    def p_values(self) -> dict[str, float]:
-        """p-values of the variants that are tested, adjusted for their number."""
-        tested = [label for label, improvement in self.improvements.items() if improvement.low is not None]
-        p_values = [improvement_p_value(self.scores[label], self.scores[self.reference]) for label in tested]
-        return dict(zip(tested, holm(p_values), strict=True))
-
-    def _without_interval(self, labels: set[str], scores: SeedScores) -> SeedScores:
-        return SeedScores(scores.score, None, None, None) if labels & self.failed.keys() else scores
-
-
-class Summary:
-    """Everything that tables, figures and rows of a comparison show, computed from its record.
-
-    Attributes:
-        record: The record.
-        names: Names of the variants in tables, by label; they tell how a variant acts if not as the first one.
-        reference: Label of the variant that the others are compared with.
-    """
-
-    def __init__(self, record: Record) -> None:
-        first = record.variants[0]
-        self.record, self.reference = record, first.label
-        self.names = {
-            variant.label: variant.shown_name + (f" ({variant.acting})" if variant.acting != first.acting else "")
-            for variant in record.variants
-        }
-
-    def trials(self, dataset: ComparedDataset) -> dict[str, tuple[Trial, ...]]:
-        """Finished runs on a dataset by label, for variants that have some."""
-        trials = {label: self.record.trials_of(label, dataset.data.name) for label in self.names}
-        return {label: runs for label, runs in trials.items() if runs}
-
-    def failed(self, dataset: str | None = None) -> dict[str, int]:
-        """Number of failed runs by label, on one dataset or on all, for variants that have some."""
-        labels = [run.variant for run in self.record.failed if dataset in (None, run.dataset)]
-        return {label: labels.count(label) for label in self.names if label in labels}
-
-    def measures(self, dataset: ComparedDataset) -> list[Measure]:
-        """What the variants are compared by on a dataset; the first one is the main one.
-
-        Behaviour cloning has no target; its score stands beside those at every target by which variants are compared.
-        """
-        trials, failed = self.trials(dataset), self.failed(dataset.data.name)
-        if dataset.held_out is not None:
-            losses = {
-                label: tuple(run.held_out_loss for run in runs if run.held_out_loss is not None)
-                for label, runs in trials.items()
-            }
-            return [Measure(HELD_OUT[dataset.held_out.measure], losses, failed)]
-        conditioned = any(run.targets[0].target_return is not None for runs in trials.values() for run in runs)
-        targets = dataset.targets if conditioned else ()
-        first = next((target for target in targets if "paper" in target.roles and not target.in_range), None)
-        measures = []
-        for target in targets or (NO_TARGET,):
-            tested = target in (first, NO_TARGET) or "best" in target.roles
-            results = {}
-            for label, runs in trials.items():
-                asked = (target.target_return, None) if tested else (target.target_return,)
-                at_target = [result for run in runs for result in run.targets if result.target_return in asked]
-                if at_target:
-                    results[label] = tuple(at_target)
-            values = {label: tuple(of_seed.score_mean for of_seed in of) for label, of in results.items()}
-            episodes = {
-                label: success_episodes([dataset.data.normalised(np.array(of_seed.returns)) for of_seed in of])
-                for label, of in results.items()
-            }
-            measures.append(Measure(describe_target(target), values, failed, target, results, episodes, tested))
-        return sorted(measures, key=lambda measure: not measure.tested)
-
-    def overall(self) -> Overall | None:
-        """Scores by the main measure over the datasets that all variants with results share; None below two."""
-        played = [dataset for dataset in self.record.datasets if dataset.held_out is None]
-        main = {dataset.data.name: self.measures(dataset)[0].values for dataset in played}
-        labels = [label for label in self.names if any(label in values for values in main.values())]
-        shared = [name for name, values in main.items() if all(label in values for label in labels)]
-        scores = {label: {name: main[name][label] for name in shared} for label in labels}
-        return Overall(self.reference, scores, self.failed()) if labels and len(shared) >= 2 else None
-
-    def target_errors(self, dataset: ComparedDataset) -> dict[str, SeedScores]:
-        """Target-return error of each variant in % of the data's range; empty without targets spread over it."""
-        targets = [of.target_return for of in dataset.targets if "spread" in of.roles and of.target_return is not None]
-        bounds, errors = (dataset.data.return_min, dataset.data.return_max), {}
-        for label, runs in self.trials(dataset).items():
-            returns = [{result.target_return: np.asarray(result.returns) for result in run.targets} for run in runs]
-            if targets and returns[0].keys() >= {*targets}:
-                per_seed = [target_error(targets, [of[target] for target in targets], bounds) for of in returns]
-                errors[label] = summarise_seeds(per_seed)
-        return errors
-
-    def learning_curves(self, dataset: ComparedDataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Steps (checkpoints,) and scores (seeds, checkpoints) at the first target of the checkpoints of all seeds."""
-        curves = {}
-        for label, runs in self.trials(dataset).items():
-            scores = [{point.step: point.targets[0].score_mean for point in run.checkpoints} for run in runs]
-            if steps := sorted(set.intersection(*map(set, scores))):
-                curves[label] = np.array(steps), np.array([[of_seed[step] for step in steps] for of_seed in scores])
-        return curves
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every variant at every target of every dataset, see `Comparison.table`."""
-        return [
-            row
-            for dataset in self.record.datasets
-            for i, measure in enumerate(self.measures(dataset))
-            for label in self.names
-            if (row := self._row(dataset, measure, label, main=i == 0))
-        ]
-
-    def _row(self, dataset: ComparedDataset, measure: Measure, label: str, main: bool) -> dict[str, Any]:
-        values, failed, target = measure.values.get(label, ()), measure.failed.get(label, 0), measure.target
-        if target is not None and any(result.target_return is None for result in measure.results.get(label, ())):
-            target = NO_TARGET
-        if not (values or failed) or (target is NO_TARGET and not main):
-            return {}
-        variant = next(of for of in self.record.variants if of.label == label)
-        row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": variant.control}
-        if target is not None:
-            row |= {**asdict(target), "roles": "+".join(target.roles)}
-        summary = measure.summary(label) if values else SeedScores(float("nan"), None, None, None)
-        row |= {"seeds": len(values), "failed": failed, **asdict(summary)}
-        if target is None:
-            row[measure.title.replace(" ", "_").replace("-", "_")] = row.pop("score")
-        difference = measure.differences(self.reference).get(label)
-        row |= {
-            "reference": self.reference,
-            "difference": difference and difference.difference,
-            "difference_low": difference and difference.low,
-            "difference_high": difference and difference.high,
-            "p_value": difference and difference.p_value,
-            "significant": difference and is_significant(difference.p_value),
-        }
-        for name in measure.metric_names:
-            if (metric := measure.metric(name).get(label)) is not None:
-                row |= {name: metric.score, f"{name}_low": metric.low, f"{name}_high": metric.high}
-        return row
-
-    def episodes(self) -> list[dict[str, Any]]:
-        """A row for every episode of the last checkpoints."""
-        return [
-            {
-                "variant": run.variant,
-                "dataset": run.dataset,
-                "seed": run.seed,
-                "target_return": result.target_return,
-                "episode": episode,
-                "return": value,
-                "score": round(float(dataset.data.normalised(value)), 4),
-                **{name: metric.values[episode] for name, metric in result.metrics.items()},
-            }
-            for dataset in self.record.datasets
-            for runs in self.trials(dataset).values()
-            for run in runs
-            for result in run.targets
-            for episode, value in enumerate(result.returns)
-        ]
-
-
-def describe_target(target: Target) -> str:
-    """A target and where it is relative to the data: `target 3600, beyond the data`."""
-    if target.target_return is None:
-        return "score"
-    where = ""
-    if "best" in target.roles and target.target_return != AUTO:
-        where = ", best in the data"
-    elif target.in_range is not None:
-        where = ", inside the data" if target.in_range else ", beyond the data"
-    return f"target {format_target(target.target_return)}{where}"
+        for dataset in record.datasets
+        for runs in record.runs(dataset.data.name).values()
+        for run in runs
+        for result in run.targets
+        for episode, value in enumerate(result.returns)
+    ]

@@ -18,12 +18,17 @@ Compare = Callable[..., Comparison]
 def comparing(tmp_path: Path) -> Compare:
     """Runs a comparison of `small` keys, by default with the executor of this process."""
 
-    def run(executor: Any = None, command: str = "", **keys: Any) -> Comparison:
-        return run_plan(
-            make_plan(small(**{"output": tmp_path / "runs", **keys}), "test"), command, executor or Inline()
-        )
+    def run(executor: Any = None, **keys: Any) -> Comparison:
+        plan = make_plan(small(**{"output": tmp_path / "runs", **keys}), "test")
+        return run_plan(plan, "the command", executor or Inline())
 
     return run
+
+
+@pytest.fixture
+def executor() -> Inline:
+    """Notes the runs that it starts."""
+    return Inline()
 
 
 @pytest.fixture

@@ -1,23 +1,22 @@
 """Tables and findings: means, intervals, significance, failed runs, and aggregates over datasets."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_comparison import ROUND, achieved, made_comparison, of_scores, of_trials, trials_of_scores
+from made_comparison import TARGETS, achieved, at_checkpoint, make_dataset, make_trial, of_scores, of_trials
 from scipy import stats
 
 from decision_rnn.comparison.plan import SPREAD
-from decision_rnn.comparison.record import CheckpointScores, Trial
 from decision_rnn.comparison.results import Comparison
-from decision_rnn.comparison.summary import Summary
+from decision_rnn.comparison.summary import learning_curves, overall, target_errors
 from decision_rnn.comparison.tables import Section, Table, sections
 from decision_rnn.evaluation.statistics import (
     aggregate_scores,
     compare_over_datasets,
     holm,
-    summarise_seeds,
+    improvement_p_value,
     target_error,
 )
 from decision_rnn.evaluation.targets import spread_targets
@@ -30,25 +29,22 @@ DATASETS = ("local/x", "local/y", "local/z")
 
 def section_of(comparison: Comparison) -> Section:
     """The section of the only dataset, or that over all."""
-    return sections(comparison.summary)[0]
+    return sections(comparison)[0]
 
 
-def column(section: Section, title: str, head: str) -> dict[str, str]:
+def table_of(comparison: Comparison, title: str = "score") -> Table:
+    return next(table for table in section_of(comparison).tables if table.title.startswith(title))
+
+
+def column(comparison: Comparison, head: str, title: str = "score") -> dict[str, str]:
     """Cells of a column by name of the variant, in the table whose title begins so."""
-    table = table_of(section, title)
+    table = table_of(comparison, title)
     return {row[0]: row[1 + table.head.index(head)] for row in table.rows}
 
 
-def table_of(section: Section, title: str) -> Table:
-    return next(table for table in section.tables if table.title.startswith(title))
-
-
-def failing(comparison: Comparison, label: str, seeds: Collection[int]) -> Comparison:
-    """The comparison whose runs of these seeds failed."""
-    made = made_comparison((label,), 5, controls=(), cloning=(), failed=[(label, seed) for seed in seeds])
-    trials = [run for run in comparison.trials if not (run.variant == label and run.seed in seeds)]
-    failed = [replace(run, dataset=comparison.datasets[0].data.name) for run in made.failed]
-    return replace(comparison, trials=tuple(trials), failed=tuple(failed))
+def rows_of(comparison: Comparison) -> dict[str, dict[str, object]]:
+    """The rows at the main target by label."""
+    return {row["variant"]: row for row in comparison.table() if row["target_return"] == 3600}
 
 
 @pytest.mark.parametrize(
@@ -56,244 +52,203 @@ def failing(comparison: Comparison, label: str, seeds: Collection[int]) -> Compa
     [([80.2], "80.2"), ([80.2, 90.4], "85.3 (80.2, 90.4)"), ([89.6, 90.4, 90.0], "90.0 (89.6, 90.4, 90.0)")],
 )
 def test_few_seeds_show_each_score_and_no_test(scores: list[float], text: str) -> None:
-    comparison = of_scores(mingru=scores, lru=scores)
-    section = section_of(comparison)
-    assert column(section, "score", MAIN)["minGRU"] == text
-    assert not [head for head in table_of(section, "score").head if head.startswith("difference")]
-    assert {row["p_value"] for row in comparison.table()} == {None}
-    assert {row["significant"] for row in comparison.table()} == {None}
+    comparison = of_scores({"mingru": scores, "lru": scores})
+    assert column(comparison, MAIN)["minGRU"] == text
+    heads = table_of(comparison).head
+    assert heads[:3] == (MAIN, "target 3000, best in the data", "target 1800, inside the data")
+    assert not [head for head in heads if head.startswith("difference")]
+    assert {(row["p_value"], row["significant"]) for row in comparison.table()} == {(None, None)}
 
 
 def test_five_seeds_have_intervals_and_welchs_test() -> None:
-    comparison = of_scores(mingru=FIVE, lru=LOW, same=FIVE)
-    section, t = section_of(comparison), stats.t.interval(0.95, 4, np.mean(FIVE), stats.sem(FIVE))
-    assert column(section, "score", MAIN)["minGRU"] == f"53.2 [{t[0]:.1f}, {t[1]:.1f}]"
+    comparison = of_scores({"mingru": FIVE, "lru": LOW, "same": FIVE})
+    t = stats.t.interval(0.95, 4, np.mean(FIVE), stats.sem(FIVE))
+    assert column(comparison, MAIN)["minGRU"] == f"53.2 [{t[0]:.1f}, {t[1]:.1f}]"
     welch = stats.ttest_ind(LOW, FIVE, equal_var=False)
     low, high = welch.confidence_interval()
-    differences = column(section, "score", "difference from minGRU")
-    assert differences["LRU"] == f"-41.2 [{low:+.1f}, {high:+.1f}], significant"
-    assert differences["same"].endswith("not significant")
-    rows = {row["variant"]: row for row in comparison.table() if row["target_return"] == 3600}
+    differences = column(comparison, "difference from minGRU")
+    assert differences["LRU"].startswith(f"-41.2 [{low:+.1f}, {high:+.1f}]")
+    rows = rows_of(comparison)
     assert rows["lru"]["p_value"] == pytest.approx(2 * welch.pvalue)  # Holm over two variants
     assert (rows["lru"]["difference_low"], rows["lru"]["difference_high"]) == pytest.approx((low, high))
     assert [rows[label]["significant"] for label in ("mingru", "lru", "same")] == [None, True, False]
     assert {row["reference"] for row in rows.values()} == {"mingru"}
-    assert "significantly lower: LRU" in section.differences
-    assert "no significant difference: same" in section.differences
+    finding = section_of(comparison).finding
+    assert "significantly lower: LRU" in finding
+    assert "no significant difference: same" in finding
+    higher = section_of(of_scores({"mingru": LOW, "lru": FIVE})).finding
+    for part in ("LRU scores highest", MAIN, column(comparison, MAIN)["minGRU"], "5 seeds", "significantly higher"):
+        assert part in higher
 
 
 def test_failed_seed_of_reference_leaves_it_and_tests_nothing() -> None:
     """The first variant is the reference whatever happens to its runs."""
-    comparison = failing(of_scores(mingru=FIVE, lru=LOW, gru=LOW), "mingru", [4])
-    rows = [row for row in comparison.table() if row["target_return"] == 3600]
-    assert {row["reference"] for row in rows} == {"mingru"}
-    assert {row["significant"] for row in rows} == {None}
-    assert rows[1]["difference"] == pytest.approx(np.mean(LOW) - np.mean(FIVE[:4]))
-    assert "minGRU" in section_of(comparison).differences
+    rows = rows_of(of_scores({"mingru": FIVE, "lru": LOW, "gru": LOW}, failed=[("mingru", 4)]))
+    assert {row["reference"] for row in rows.values()} == {"mingru"}
+    assert {row["significant"] for row in rows.values()} == {None}
+    assert rows["lru"]["difference"] == pytest.approx(np.mean(LOW) - np.mean(FIVE[:4]))
 
 
 def test_failed_runs_mark_the_mean_and_take_its_interval_and_test() -> None:
     """Six of eight seeds would be enough for an interval."""
     scores = [80.0, 81, 82, 83, 84, 85, 86, 87]
-    comparison = failing(of_scores(mingru=scores, lru=scores, gru=scores), "lru", [2, 5])
-    section = section_of(comparison)
-    cells = column(section, "score", MAIN)
+    comparison = of_scores({"mingru": scores, "lru": scores, "gru": scores}, failed=[("lru", 2), ("lru", 5)])
+    cells = column(comparison, MAIN)
     assert cells["LRU"] == "83.5 (80.0, 81.0, 83.0, 84.0, 86.0, 87.0), 2 of 8 failed"
     assert "failed" not in cells["minGRU"]
-    assert column(section, "score", "difference from minGRU")["LRU"].endswith("not tested")
-    rows = {row["variant"]: row for row in comparison.table() if row["target_return"] == 3600}
+    assert column(comparison, "difference from minGRU")["LRU"].endswith("not tested")
+    rows = rows_of(comparison)
     assert (rows["lru"]["seeds"], rows["lru"]["failed"], rows["lru"]["spread"]) == (6, 2, "range")
     assert (rows["lru"]["significant"], rows["gru"]["significant"]) == (None, False)
-    assert any(note.startswith("Failed: LRU, seed 2") for note in section.notes)
-    nothing = failing(of_scores(mingru=FIVE, lru=LOW), "lru", range(5))
-    assert column(section_of(nothing), "score", MAIN)["LRU"] == "5 of 5 failed"
-    (row,) = [row for row in nothing.table() if row["variant"] == "lru" and row["target_return"] == 3600]
+    assert any("LRU, seed 2" in note for note in section_of(comparison).notes)
+    nothing = of_scores({"mingru": FIVE, "lru": LOW}, failed=[("lru", seed) for seed in range(5)])
+    assert column(nothing, MAIN)["LRU"] == "5 of 5 failed"
+    row = rows_of(nothing)["lru"]
     assert (row["seeds"], row["failed"], row["difference"]) == (0, 5, None)
-    assert np.isnan(row["score"])
-
-
-def test_variant_with_failed_runs_is_not_called_the_best() -> None:
-    comparison = failing(of_scores(mingru=FIVE, lru=[90.0, 91, 92, 93, 94]), "lru", [0])
-    assert section_of(comparison).finding.startswith("minGRU scores highest")
-
-
-def test_finding_has_mean_interval_and_number_of_seeds() -> None:
-    text = section_of(of_scores(mingru=LOW, lru=FIVE)).finding
-    interval = summarise_seeds(FIVE)
-    for part in ("LRU", MAIN, "53.2", f"{interval.low:.1f} to {interval.high:.1f}", "5 seeds"):
-        assert part in text
-    assert "BC" in section_of(of_scores(mingru=[50.0, 51.0], bc=[60.0, 61.0])).finding
+    assert np.isnan(row["score"])  # type: ignore[call-overload]
+    best = of_scores({"mingru": FIVE, "lru": [90.0, 91, 92, 93, 94]}, failed=[("lru", 0)])
+    assert section_of(best).finding.startswith("minGRU")
 
 
 def test_behaviour_cloning_has_its_score_where_variants_are_compared() -> None:
-    comparison = of_scores(mingru=FIVE, bc=LOW)
-    section = section_of(comparison)
-    assert column(section, "score", MAIN)["BC"] == column(section, "score", "target 3000, best in the data")["BC"]
-    assert column(section, "score", "target 1800, inside the data")["BC"] == ""
-    cloned = [row for row in comparison.table() if row["variant"] == "bc"]
-    assert [(row["target_return"], row["roles"]) for row in cloned] == [(None, "bc")]
-    assert cloned[0]["significant"]
-    alone = of_scores(bc=LOW)
-    assert column(section_of(alone), "score", "score")["BC"].startswith("12.0 [")
-
-
-def test_targets_are_named_by_where_they_are_in_the_data() -> None:
-    heads = table_of(section_of(of_scores(mingru=FIVE)), "score").head
-    assert heads[:3] == (MAIN, "target 3000, best in the data", "target 1800, inside the data")
+    comparison = of_scores({"mingru": FIVE, "bc": LOW})
+    assert column(comparison, MAIN)["BC"] == column(comparison, "target 3000, best in the data")["BC"]
+    assert column(comparison, "target 1800, inside the data")["BC"] == ""
+    (cloned,) = [row for row in comparison.table() if row["variant"] == "bc"]
+    assert (cloned["target_return"], cloned["roles"], cloned["significant"]) == (None, "bc", True)
+    assert column(of_scores({"bc": LOW}), "score")["BC"].startswith("12.0 [")
 
 
 def test_target_return_error_is_that_of_every_seed() -> None:
-    returns = [[[900.0, 1100.0], [1500.0, 1700.0]], [[1000.0, 1000.0], [2000.0, 2000.0]]]
-    spread = [target for target in ROUND.targets if target.roles == ("spread",)]
-    trials = []
-    for trial, of_seed in zip(trials_of_scores([50.0, 50.0]), returns, strict=True):
-        played = {target.target_return: of for target, of in zip(spread, of_seed, strict=True)}
-        targets = [
-            achieved(ROUND.data, of.target_return, played.get(of.target_return, of.returns)) for of in trial.targets
-        ]
-        trials.append(replace(trial, targets=tuple(targets)))
-    errors = [100 * (0 + 400) / 2 / 3000, 0.0]
-    summary = Summary(of_trials(trials)).target_errors(ROUND)["mingru"]
-    assert summary.score == pytest.approx(np.mean(errors))
-    assert (summary.low, summary.high) == pytest.approx((min(errors), max(errors)))
+    returns = [
+        {1000.0: [900.0, 1100.0], 2000.0: [1500.0, 1700.0]},
+        {1000.0: [1000.0, 1000.0], 2000.0: [2000.0, 2000.0]},
+    ]
+    trials = [
+        make_trial("mingru", 50, seed, targets=tuple(achieved(at, by_target.get(at, [0.0])) for at in TARGETS))
+        for seed, by_target in enumerate(returns)
+    ]
+    comparison = of_trials(trials)
+    assert target_errors(comparison, make_dataset())["mingru"] == pytest.approx([100 * (0 + 400) / 2 / 3000, 0])
+    assert column(comparison, "target-return error, %")["minGRU"] == "3.3 (6.7, 0.0)"
     targets = spread_targets(0, 3000, SPREAD)
     middle = target_error(targets, [np.full(3, 1500.0)] * SPREAD, (0.0, 3000.0))
     assert middle == pytest.approx(20, abs=0.5)
 
 
-def test_scores_by_task_are_those_of_the_main_target() -> None:
-    seeds = {"mingru": [(80.0, 20.0), (60.0, 40.0)], "bc": [(30.0, 10.0)]}
-    trials = [
-        replace(trial, targets=tuple(replace(of, task_scores=scores) for of in trial.targets))
-        for label, tasks in seeds.items()
-        for trial, scores in zip(trials_of_scores([50.0] * len(tasks), label, bc=label == "bc"), tasks, strict=True)
-    ]
-    section = section_of(of_trials(trials))
-    assert table_of(section, "score by task").head == ("task 1", "task 2")
-    assert table_of(section, "score by task").rows == (
-        ("minGRU", "70.0 (80.0, 60.0)", "30.0 (20.0, 40.0)"),
-        ("BC", "30.0", "10.0"),
-    )
+def test_tasks_and_deviations_are_those_of_the_main_target() -> None:
+    tasks = {"mingru": [(80.0, 20.0), (60.0, 40.0)], "bc": [(30.0, 10.0)]}
+    trials = []
+    for label, by_seed in tasks.items():
+        for seed, scores in enumerate(by_seed):
+            trial = make_trial(label, 50.0 + 4 * seed, seed)
+            targets = tuple(replace(result, task_scores=scores) for result in trial.targets)
+            trials.append(replace(trial, targets=targets))
+    table = table_of(of_trials(trials), "score by task")
+    assert table.head == ("task 1", "task 2")
+    assert table.rows == (("minGRU", "70.0 (80.0, 60.0)", "30.0 (20.0, 40.0)"), ("BC", "30.0", "10.0"))
+    deviation = np.std([50, 54], ddof=1)  # every seed has the same noise in its episodes, which sets none apart
+    assert column(of_trials(trials), "sd over seeds (of the agents)")["minGRU"] == f"{deviation:.1f} ({deviation:.1f})"
 
 
 def test_checkpoints_have_their_last_and_best_score_of_each_seed() -> None:
-    def checkpoint(step: int, score: float) -> CheckpointScores:
-        return CheckpointScores(step=step, targets=(achieved(ROUND.data, 3600.0, (30 * score,)),))
-
     trials = [
-        replace(trial, checkpoints=(checkpoint(5_000, early), checkpoint(10_000, late)))
-        for trial, (early, late) in zip(trials_of_scores([0.0, 0.0]), [(70.0, 60.0), (20.0, 40.0)], strict=True)
+        make_trial("mingru", 0, seed, checkpoints=(at_checkpoint(5_000, early), at_checkpoint(10_000, late)))
+        for seed, (early, late) in enumerate([(70.0, 60.0), (20.0, 40.0)])
     ]
-    table = table_of(section_of(of_trials(trials)), "checkpoint, 20 episodes")
-    assert table.rows == (("minGRU", "50.0 (40.0 to 60.0)", "55.0 (40.0 to 70.0)"),)
-    steps, scores = Summary(of_trials(trials)).learning_curves(ROUND)["mingru"]
+    assert table_of(of_trials(trials), "checkpoint").rows == (("minGRU", "50.0 (60.0, 40.0)", "55.0 (70.0, 40.0)"),)
+    steps, scores = learning_curves(of_trials(trials), make_dataset())["mingru"]
     assert steps.tolist() == [5_000, 10_000]
     np.testing.assert_allclose(scores, [[70.0, 60.0], [20.0, 40.0]])
     lacking = [replace(trials[0], checkpoints=trials[0].checkpoints[1:]), trials[1]]
-    assert Summary(of_trials(lacking)).learning_curves(ROUND)["mingru"][0].tolist() == [10_000]
+    assert learning_curves(of_trials(lacking), make_dataset())["mingru"][0].tolist() == [10_000]
 
 
 def test_costs_are_medians_or_minima_over_seeds_if_known() -> None:
-    costs = [(100.0, 30.0), (300.0, 20.0), (200.0, 25.0)]
     trials = [
-        replace(trial, training_seconds=seconds, action_microseconds=action, state_bytes=None)
-        for trial, (seconds, action) in zip(trials_of_scores([1.0] * 3), costs, strict=True)
+        make_trial("mingru", 1, seed, training_seconds=seconds, action_microseconds=action, state_bytes=None)
+        for seed, (seconds, action) in enumerate([(100.0, 30.0), (300.0, 20.0), (200.0, 25.0)])
     ]
-    table = table_of(section_of(of_trials(trials)), "cost")
+    table = table_of(of_trials(trials), "cost")
     assert table.head == ("parameters", "training", "one action")
     assert table.rows[0][2:] == ("200 s", "20 µs")
 
 
-def test_detail_table_has_seeds_and_quantiles_of_returns() -> None:
-    comparison = made_comparison(("mingru",), 3, controls=())
-    table = table_of(section_of(comparison), "every target")
-    assert table.detail
-    row = next(row for row in table.rows if row[:2] == ("minGRU", "1800, inside the data"))
-    results = [target for run in comparison.trials_of("mingru", "standin/hopper-medium") for target in run.targets]
-    at_target = [result for result in results if result.target_return == 1800]
-    assert row[2] == ", ".join(f"{result.score_mean:.1f}" for result in at_target)
-    returns = np.concatenate([result.returns for result in at_target])
-    assert row[4:6] == (f"{returns.mean():.0f}", f"{np.median(returns):.0f}")
-
-
-def test_names_tell_how_a_variant_acts_if_not_as_the_first() -> None:
-    made = of_scores(mingru=[1.0, 2.0], long=[1.0, 2.0], bc=[3.0])
+def test_markdown_has_how_it_was_made_and_how_variants_act() -> None:
+    made = of_scores({"mingru": [1.0, 2.0], "long": [1.0, 2.0], "bc": [3.0, 4.0]})
     first, long, bc = made.variants
     window = replace(long, name="Long", config={**long.config, "evaluation": {"inference": "window", "window": 7}})
-    assert list(replace(made, variants=(first, window, bc)).summary.names.values()) == [
-        *("minGRU", "Long (window of 7)", "BC"),
-    ]
-
-
-def test_markdown_has_command_commit_machine_and_steps() -> None:
-    made = of_scores(mingru=[1.0, 2.0])
+    made = replace(made, variants=(first, window, bc))
+    assert [*made.names.values()] == ["minGRU", "Long (window of 7)", "BC"]
     text = str(made)
     for part in (made.command, "0123456789ab", "Test CPU", "torch 2.12.0", "20,000 steps", "seeds 0 and 1"):
         assert part in text
+    assert "\n| minGRU | 1.5 (1.0, 2.0) |" in text
 
 
-def lacking(missing: Collection[tuple[str, str]], seeds: int = 2) -> Comparison:
+def random_scores(missing: Collection[tuple[str, str]] = (), seeds: int = 2) -> Comparison:
     """A comparison of a, b and bc on three datasets, without the runs of these (variant, dataset) pairs."""
-    made = made_comparison(("a", "b"), seeds, DATASETS, (), checkpoints=0)
+    scores = np.random.default_rng(0).normal([[[80]], [[75]], [[40]]], 5, (3, 3, seeds))
+    made = of_scores(dict(zip(("a", "b", "bc"), scores, strict=True)), DATASETS)
     return replace(made, trials=tuple(run for run in made.trials if (run.variant, run.dataset) not in missing))
 
 
-def by_dataset(comparison: Comparison, label: str, datasets: Sequence[str] = DATASETS) -> dict[str, list[float]]:
+def by_dataset(comparison: Comparison, label: str, datasets: Collection[str] = DATASETS) -> dict[str, list[float]]:
     """Scores of a variant at the main target."""
-    return {name: [run.targets[0].score_mean for run in comparison.trials_of(label, name)] for name in datasets}
+    return {name: [run.targets[0].score_mean for run in comparison.runs(name)[label]] for name in datasets}
 
 
 def test_aggregates_are_over_the_datasets_that_all_share() -> None:
-    comparison = lacking({("a", "local/x")})
-    overall = comparison.summary.overall()
-    assert overall is not None
-    assert overall.datasets == DATASETS[1:]
-    for label, aggregate in overall.aggregates.items():
+    comparison = random_scores({("a", "local/x")})
+    summary = overall(comparison)
+    assert summary is not None
+    for label, aggregate in summary.aggregates.items():
+        assert tuple(summary.scores[label]) == DATASETS[1:]
         scores = np.sort(np.concatenate([*by_dataset(comparison, label, DATASETS[1:]).values()]))
         assert aggregate.score == pytest.approx(scores[1:3].mean())
-    assert any("local/x" in note for note in section_of(comparison).notes)
-    without = lacking({("a", name) for name in DATASETS})
-    overall = without.summary.overall()
-    assert overall is not None
-    assert (list(overall.scores), overall.improvements) == (["b", "bc"], {})
+    assert "local/x" in section_of(comparison).notes[0]
+    without = random_scores({("a", name) for name in DATASETS})
+    summary = overall(without)
+    assert summary is not None
+    assert (list(summary.scores), summary.improvements) == (["b", "bc"], {})
     assert "a" in section_of(without).notes[0]
-    assert lacking({("a", "local/x"), ("a", "local/y")}).summary.overall() is None
+    few = random_scores({("a", "local/x"), ("a", "local/y")})
+    assert overall(few) is None
+    assert table_of(few).head == DATASETS
 
 
 def test_improvements_are_tested_with_holms_adjustment() -> None:
     """Against the rank-sum test of each dataset: U's summed, with the variance under the null hypothesis."""
-    comparison = lacking((), seeds=10)
-    overall = comparison.summary.overall()
-    assert overall is not None
-    assert overall.reference == "a"
+    comparison = random_scores(seeds=10)
+    summary = overall(comparison)
+    assert summary is not None
     p_values = []
     for label in ("b", "bc"):
         scores, others = by_dataset(comparison, label), by_dataset(comparison, "a")
         u = sum(stats.mannwhitneyu(scores[name], others[name]).statistic for name in DATASETS)
         p_values.append(2 * stats.norm.sf(abs(u - 3 * 50) / np.sqrt(3 * 10 * 10 * 21 / 12)))
-        assert overall.improvements[label] == compare_over_datasets(scores, others)
-    assert list(overall.p_values.values()) == pytest.approx(holm(p_values))
-    assert overall.aggregates["a"] == aggregate_scores(by_dataset(comparison, "a"))
+        expected, improvement = compare_over_datasets(scores, others), summary.improvements[label]
+        assert (improvement.difference, improvement.low) == (expected.score, expected.low)
+    assert [each.p_value for each in summary.improvements.values()] == pytest.approx(holm(p_values))
+    assert summary.aggregates["a"] == aggregate_scores(by_dataset(comparison, "a"))
+    assert "significantly lower: BC" in section_of(comparison).finding.replace("b and BC", "BC")
 
 
 def test_failed_run_takes_the_variants_aggregate_interval() -> None:
-    made = made_comparison(("a", "b", "c"), 10, DATASETS, (), (), failed=[("b", 3)], checkpoints=0)
-    overall = made.summary.overall()
-    assert overall is not None
-    assert [label for label, mean in overall.aggregates.items() if mean.low is None] == ["b"]
-    assert list(overall.p_values) == ["c"]
-    assert column(section_of(made), "over datasets", "interquartile mean")["b"].endswith(", 3 of 30 failed")
-    first = made_comparison(("a", "b", "c"), 10, DATASETS, (), (), failed=[("a", 3)], checkpoints=0)
-    overall = first.summary.overall()
-    assert overall is not None
-    assert (overall.reference, overall.p_values) == ("a", {})
+    scores = {label: np.arange(30.0).reshape(3, 10) for label in "abc"}
+    made = of_scores(scores, DATASETS, failed=[("b", 3)])
+    summary = overall(made)
+    assert summary is not None
+    assert [label for label, mean in summary.aggregates.items() if mean.low is None] == ["b"]
+    assert [label for label, each in summary.improvements.items() if each.p_value is not None] == ["c"]
+    assert column(made, "interquartile mean", "over datasets")["b"].endswith(", 3 of 30 failed")
+    summary = overall(of_scores(scores, DATASETS, failed=[("a", 3)]))
+    assert summary is not None
+    assert {each.p_value for each in summary.improvements.values()} == {None}
 
 
 def test_rank_sum_p_values_are_uniform_under_the_null() -> None:
-    from decision_rnn.evaluation.statistics import improvement_p_value
-
-    generator = np.random.default_rng(0)
-    draws = generator.normal(size=(2_000, 2, 3, 5))
+    draws = np.random.default_rng(0).normal(size=(2_000, 2, 3, 5))
     below = [
         improvement_p_value(dict(enumerate(scores)), dict(enumerate(others))) < 0.05  # type: ignore[arg-type]
         for scores, others in draws
@@ -303,13 +258,13 @@ def test_rank_sum_p_values_are_uniform_under_the_null() -> None:
 
 def test_success_rates_have_the_noise_of_their_episodes() -> None:
     """Five seeds at 100% and five at 99%, of a hundred episodes each: nothing varies, and nothing is certain."""
-
-    def seeds(label: str, successes: int) -> list[Trial]:
-        returns = [3000.0] * successes + [0.0] * (100 - successes)
-        targets = tuple(achieved(ROUND.data, target.target_return, returns) for target in ROUND.targets)
-        return [replace(trial, targets=targets) for trial in trials_of_scores([0.0] * 5, label)]
-
-    comparison = of_trials([*seeds("mingru", 100), *seeds("lru", 99), *seeds("gru", 50)])
-    rows = {row["variant"]: row for row in comparison.table() if row["target_return"] == 3600}
-    assert rows["mingru"]["high"] > rows["mingru"]["low"]
+    trials = [
+        make_trial(
+            label, 0, seed, targets=tuple(achieved(at, [3000.0] * count + [0.0] * (100 - count)) for at in TARGETS)
+        )
+        for label, count in {"mingru": 100, "lru": 99, "gru": 50}.items()
+        for seed in range(5)
+    ]
+    rows = rows_of(of_trials(trials))
+    assert rows["mingru"]["high"] > rows["mingru"]["low"]  # type: ignore[operator]
     assert (rows["lru"]["significant"], rows["gru"]["significant"]) == (False, True)

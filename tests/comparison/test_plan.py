@@ -1,0 +1,190 @@
+"""The plan of a comparison: variants and controls, target returns, and what is refused before any run."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_comparison import Inline, small
+
+from decision_rnn import Episode, write_store
+from decision_rnn.agent import GMMConfig
+from decision_rnn.cli.main import main
+from decision_rnn.comparison.compare import list_commands, make_plan
+from decision_rnn.comparison.results import Comparison
+from decision_rnn.comparison.variants import CONTROLS, make_variants
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.dataset import open_dataset
+from decision_rnn.evaluation.evaluate import score
+from decision_rnn.evaluation.results import read_result
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import locked
+
+Compare = Callable[..., Comparison]
+NARROW_AND_WIDE = {"narrow": {}, "wide": {"backbone": {"width": 32}}}
+
+
+def test_controls_have_the_settings_of_the_first_variant() -> None:
+    first = {"backbone": {"name": "mingru", "width": 24}, "training.context": 7, "observation.mask": "velocity"}
+    keys = small(Path("x"), variants={"own": first, "other": {}}, controls=[*CONTROLS, "conv"])
+    variants = make_plan(keys, "test").variants
+    config = {variant.label: variant.config for variant in variants}
+    names = {"own": "own", "other": "other"}
+    controls = {"bc": "BC", "bc-10%": "10% BC", "bc-mlp": "BC, MLP", "mlp": "MLP", "conv": "Convolution"}
+    assert {variant.label: variant.name for variant in variants} == names | controls
+    assert [variant.control for variant in variants] == [False] * 2 + [True] * 5
+    own, bc = config["own"], config["bc"]
+    assert (bc.condition.name, bc.top_fraction, config["bc-10%"].top_fraction) == ("none", 1, 0.1)
+    assert replace(bc, condition=own.condition) == own
+    assert replace(config["bc-10%"], top_fraction=1.0) == bc
+    for name in ("mlp", "conv"):
+        assert (config[name].backbone.name, config[name].backbone.width) == (name, 24)
+        assert replace(config[name], backbone=own.backbone) == own
+    assert config["bc-mlp"] == replace(config["mlp"], condition=bc.condition)
+
+
+def test_variant_may_have_a_name_for_tables() -> None:
+    variants = {"mlp-history": {}, "deep": {"name": "minGRU, 6 layers", "backbone.layers": 6}}
+    plan = make_plan(small(Path("x"), variants=variants, backbones="lru,deep"), "test")
+    assert [variant.name for variant in plan.variants] == ["MLP, 4-step history", "minGRU, 6 layers", "LRU"]
+
+
+def test_bc_has_objective_and_optimizer_of_the_first_variant() -> None:
+    """Although the default of cloning is another one."""
+    shared = {"dataset": "local/reach", "training.goal_relabeling": "hindsight"}
+    first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
+    assert control.config.condition.name == "none"
+    assert control.config.objective_options == first.config.objective_options == GMMConfig()
+    assert control.config.training_options.optimizer == first.config.training_options.optimizer == "muon"
+
+
+def test_variant_may_act_with_a_window_in_every_evaluation(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    """Two agents with the same weights, one of which acts with a window of three steps."""
+    variants = {"carries": {}, "windowed": {"evaluation": {"inference": "window", "window": 3}}}
+    comparison = comparing(variants=variants, checkpoint_episodes=1, **{"training.checkpoint_every": 4})
+    for label, protocol in (("carries", ("recurrent", None)), ("windowed", ("window", 3))):
+        paths = list((tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir())
+        assert len(paths) == 2  # one with all targets, one with those of every checkpoint
+        for path in paths:
+            played = read_result(path).protocol
+            assert (played.inference, played.window) == protocol
+    carried, by_window = comparison.trials
+    last, target = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run)), by_window.targets[0]
+    settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), inference="window", window=3)
+    assert score(last, settings).targets[0].returns == pytest.approx(target.returns)
+    assert [target.returns for target in carried.targets] != [target.returns for target in by_window.targets]
+    assert comparison.names == {"carries": "carries", "windowed": "windowed (window of 3)"}
+
+
+def test_variant_may_sample_actions_and_its_name_tells(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    variants: dict[str, Any] = {"greedy": {}, "drawn": {"evaluation": {"actions": "sampled"}}}
+    comparison = comparing(variants=variants, objective="gmm")
+    for label, actions in (("greedy", "greedy"), ("drawn", "sampled")):
+        (path,) = (tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir()
+        assert read_result(path).protocol.actions == actions
+    assert "sampled actions" in comparison.names["drawn"]
+    assert "sampled actions" not in comparison.names["greedy"]
+
+
+def test_targets_are_the_papers_the_best_and_a_spread(mine: Path, comparing: Compare) -> None:
+    """A return that is both the paper's and the data's best is one target, played once."""
+    returns = open_dataset("local/mine").store.episode_returns
+    best = float(returns.max())
+    comparison = comparing(evaluation={"episodes": 1, "target_returns": [best + 10, best]})
+    targets = comparison.datasets[0].targets
+    assert [(target.roles, target.in_range) for target in targets] == [
+        (("paper",), False),
+        (("paper", "best"), True),
+        *[(("spread",), True)] * 5,
+    ]
+    assert targets[1].target_return == best
+    assert all(returns.min() < target.target_return < returns.max() for target in targets[2:])
+    (trial,) = comparison.trials
+    assert [target.target_return for target in trial.targets] == [target.target_return for target in targets]
+
+
+def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare) -> None:
+    best = float(open_dataset("local/mine").store.episode_returns.max())
+    beyond: dict[str, Any] = {"evaluation.target_returns": [best + 10], "checkpoint_episodes": 1}
+    comparison = comparing(**beyond, controls="bc")
+    targets = comparison.datasets[0].targets
+    assert (targets[0].target_return, targets[0].roles, targets[1].roles) == (best + 10, ("paper", "best"), ("spread",))
+    assert len(comparison.trials[0].targets) == 6
+    assert [target.target_return for target in comparison.trials[0].checkpoints[-1].targets] == [best + 10]
+    both = {"narrow": {}, "uncapped": {"condition": {"rtg_quantile": 0}}}
+    planned = make_plan(small(Path("x"), **beyond, variants=both), "test").trials()[0][0].targets
+    assert [(each.target_return, each.roles) for each in planned[:2]] == [(best + 10, ("paper",)), (best, ("best",))]
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"variants": {}, "backbones": ""}, "variants"),
+        ({"datasets": ""}, "datasets"),
+        ({"datasets": "local/a,local/b", "path": "x"}, "path"),
+        ({"evaluation.episodes": 0}, r"local/mine.*evaluation\.episodes.*--validation"),
+        ({"checkpoint_episodes": -1}, "checkpoint_episodes"),
+        ({"plugins": ["not_imported_yet"]}, "--plugins not_imported_yet"),
+        *(({"seeds": seeds}, "seeds") for seeds in (0, [], [-1])),
+        *(({"variants": {label: {}}}, "variants") for label in ("", "../up", ".hidden", "-x", "a b", "a\n")),
+        ({"variants": {"impossible": {"training": {"warmup_steps": 9}}}}, "impossible: training.warmup_steps 9"),
+        ({"variants": {"impossible": {"observation": {"mask": "velocity"}}}}, "impossible .*local/mine.*velocit"),
+        ({"variants": {"impossible": {"training": {"context": 41}}}}, "impossible .*local/mine.*context 41"),
+        ({"variants": {"impossible": {"top_fraction": 0.2, "training": {"context": 9}}}}, "impossible .*top_fraction"),
+        ({"evaluation.actions": "sampled"}, r"narrow .*local/mine.*evaluation\.actions"),
+        ({"datasets": "local/poles", "objective": "action_chunk"}, r"narrow .*local/poles.* Box.* Discrete\(2\)"),
+        ({"datasets": "local/none", "output": "deep/runs"}, "local/none"),
+    ],
+)
+def test_impossible_comparison_is_refused_before_any_run(
+    mine: Path, comparing: Compare, executor: Inline, keys: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    poles = Episode(np.zeros((9, 4)), np.arange(8) % 2, np.ones(8), terminated=True, truncated=False)
+    write_store("local/poles", [poles] * 5, "CartPole-v1")
+    keys["output"] = tmp_path / keys.get("output", "runs")
+    with pytest.raises(InputError, match=named):
+        comparing(executor, **keys)
+    assert executor.started == []
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "deep").exists()
+
+
+def test_datasets_and_seeds_named_twice_are_compared_once() -> None:
+    plan = make_plan(small(Path("x"), datasets="hopper-medium,standin/hopper-medium", seeds=[3, 5, 3]), "test")
+    assert (plan.datasets, list(plan.seed_numbers)) == (("standin/hopper-medium",), [3, 5])
+
+
+def test_print_commands_lists_ordinary_runs_that_are_missing(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    comparing(variants={"narrow": {}})
+    (command,) = list_commands(make_plan(small(tmp_path / "runs", variants=NARROW_AND_WIDE), "test"))
+    words = command.split()
+    assert words[:2] == ["decision-rnn", "train"]
+    assert words[words.index("--output") + 1] == str(tmp_path / "runs" / "local-mine" / "wide-seed0")
+    assert main(words[1:]) == 0
+    executor = Inline()
+    wide = [trial for trial in comparing(executor, variants=NARROW_AND_WIDE).trials if trial.variant == "wide"]
+    assert executor.started == []
+    assert [trial.run for trial in wide] == ["local-mine/wide-seed0"]
+
+
+def test_print_commands_leaves_the_folders_of_runs_alone(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    """One that was interrupted, as one in progress looks, and one that has not begun."""
+    comparing()
+    run = tmp_path / "runs" / "local-mine" / "narrow-seed0"
+
+    def contents() -> dict[str, tuple[int, int]]:
+        stats = {path: path.stat() for path in [run, *run.rglob("*")]}
+        return {str(path): (stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
+
+    shutil.rmtree(last_checkpoint(run))
+    shutil.rmtree(run / "results")
+    with locked(run / "training"):
+        before = contents()
+        commands = list_commands(make_plan(small(tmp_path / "runs", variants=NARROW_AND_WIDE), "test"))
+    assert [f"{run} --resume" in commands[0], len(commands)] == [True, 2]
+    assert contents() == before
+    assert not (run.parent / "wide-seed0").exists()
