@@ -11,7 +11,7 @@ from decision_rnn.data.layouts import Layout, numbered
 from decision_rnn.data.spaces import share_outside
 from decision_rnn.data.spec import ASKED, REACHED
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.registry import check_environment
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

@@ -17,8 +17,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.deploy.acting import ActingLoop
-from decision_rnn.environments.registry import environment_spaces
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.registry import check_environment, environment_spaces
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.policies import load_subject

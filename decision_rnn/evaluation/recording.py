@@ -14,8 +14,7 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.playing import Act, play, step_limit, take
-from decision_rnn.environments.registry import make_environment
-from decision_rnn.environments.settings import describe_alteration, settings_of
+from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.training.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.run import Run

@@ -19,7 +19,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.minari import write_minari
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.training.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.train import train

@@ -23,7 +23,7 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.minari import dataset_folder, write_minari
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.registry import check_environment
 from decision_rnn.utils.errors import InputError
 
 MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"

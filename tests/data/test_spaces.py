@@ -14,7 +14,7 @@ from decision_rnn.data.info import warn_of_actions
 from decision_rnn.data.spaces import described_spaces, read_spaces
 from decision_rnn.data.spec import DatasetSpec, observation_index, spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.settings import known_spaces
+from decision_rnn.environments.registry import known_spaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.records import read_record
 

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from decision_rnn.environments.registry import MissingEnvironmentError, make_environment, open_environments
-from decision_rnn.environments.settings import check_environment
+from decision_rnn.environments.registry import (
+    MissingEnvironmentError,
+    check_environment,
+    make_environment,
+    open_environments,
+)
 from decision_rnn.utils.errors import InputError
 
 

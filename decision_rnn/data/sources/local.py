@@ -20,8 +20,7 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spaces import SomeSpaces, described_spaces
 from decision_rnn.data.store import EpisodeStore, store_folder
-from decision_rnn.environments.registry import check_id
-from decision_rnn.environments.settings import describe_alteration, known_spaces
+from decision_rnn.environments.registry import check_id, describe_alteration, known_spaces
 from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 

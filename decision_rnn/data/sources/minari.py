@@ -30,7 +30,7 @@ from decision_rnn.data.spaces import Spaces, read_space
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments import registry
-from decision_rnn.environments.settings import (
+from decision_rnn.environments.registry import (
     RENDERING_ARGUMENTS,
     describe_alteration,
     known_spaces,

@@ -8,6 +8,7 @@ the environment's own discrete-time dynamics around the upright position.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,6 @@ PENDULUM_GAINS = 19.69321654676339, 5.262500081365323
 """The regulator's gains on (angle, angular velocity) for a torque, at the environment's own costs."""
 TRUSTED_TORQUE = 10.0
 """Up to this torque the regulator is used, although the motor has only 2: it then catches a swing in time."""
-
-
-def repeat_first(environment: Any) -> int:
-    """The suit of the first card, from the environment's hidden state."""
-    return int(environment.get_state()[0])
-
-
-def repeat_previous(environment: Any) -> int:
-    """The suit of the k-th last card, from the environment's hidden state; 0 while there are fewer cards."""
-    return int(environment.get_state()[0][0])
 
 
 def cartpole(environment: Any) -> int:
@@ -45,10 +36,10 @@ def pendulum(environment: Any) -> np.ndarray:
     return np.array([min(max(torque, -2.0), 2.0)], np.float32)
 
 
-EXPERTS = {
-    "RepeatFirst": repeat_first,
-    "RepeatPrevious": repeat_previous,
+EXPERTS: dict[str, Callable[[Any], Any]] = {
+    "RepeatFirst": lambda environment: int(environment.get_state()[0]),
+    "RepeatPrevious": lambda environment: int(environment.get_state()[0][0]),  # 0 while there are fewer than k cards
     "PositionOnlyCartPole": cartpole,
     "PositionOnlyPendulum": pendulum,
 }
-"""By the name of the task."""
+"""Functions from an environment of a task to an action, by the name of the task."""
