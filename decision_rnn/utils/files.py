@@ -107,15 +107,9 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def existing_ancestor(path: Path) -> Path:
-    """`path` or, if it does not exist, its nearest existing parent folder."""
-    path = path.absolute()
-    return next(place for place in (path, *path.parents) if place.exists())
-
-
 def check_folder(path: Path) -> None:
     """Raise InputError if files cannot be created in the folder `path`, before minutes are spent on their content."""
-    existing = existing_ancestor(path)
+    existing = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
     code = errno.EACCES if existing.is_dir() else errno.ENOTDIR
     if code == errno.ENOTDIR or not os.access(existing, os.W_OK | os.X_OK):
         raise cannot_write(path, OSError(code, os.strerror(code)))

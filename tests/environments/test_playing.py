@@ -10,14 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from decision_rnn import play_episodes
-from decision_rnn.environments.playing import (
-    DEFAULT_MAX_STEPS,
-    play,
-    play_episode,
-    play_together,
-    step_limit,
-    take,
-)
+from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, play, play_episode, play_together, step_limit, take
 from decision_rnn.evaluation.metrics import Metric
 from decision_rnn.evaluation.rollout import rollout
 from decision_rnn.utils.errors import InputError

@@ -23,7 +23,7 @@ def test_did_you_mean_suggests_only_close_names() -> None:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_command_line_prints_one_line_and_exits_with_the_code_of_the_error(
+def test_command_line_exits_with_the_code_of_the_error(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(name: str, words: list[str]) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,15 +27,18 @@ with new_directory(Path(sys.argv[1])) as folder:
 """
 
 
-def test_failed_write_atomically_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def failing(code: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", failing(errno.ENOSPC))
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
@@ -43,96 +47,84 @@ def test_failed_write_atomically_keeps_the_old_content(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("kind", [new_file, new_directory])
-def test_new_file_or_directory_appears_complete_or_not_at_all(tmp_path: Path, kind: Callable) -> None:
-    def write(place: Path) -> None:
-        (place if kind is new_file else place / "part").write_text("whole")
+def test_new_file_or_directory_appears_complete_or_not_at_all(tmp_path: Path, kind: Any) -> None:
+    path, entry = tmp_path / "folder" / "new", "" if kind is new_file else "part"
+    before = os.umask(0o022)
+    try:
+        with pytest.raises(RuntimeError), kind(path) as temporary:
+            (temporary / entry).write_text("whole")
+            raise RuntimeError
+        assert list(path.parent.iterdir()) == []
+        with kind(path) as temporary:
+            (temporary / entry).write_text("whole")
+            assert not path.exists()
+    finally:
+        os.umask(before)
+    assert list(path.parent.iterdir()) == [path]
+    assert (path / entry).read_text() == "whole"
+    assert stat.S_IMODE(path.stat().st_mode) == (0o644 if kind is new_file else 0o755)
 
-    made = tmp_path / "folder" / "made"
-    with pytest.raises(RuntimeError), kind(made) as temporary:
-        write(temporary)
-        raise RuntimeError
-    assert list(made.parent.iterdir()) == []
-    with kind(made) as temporary:
-        write(temporary)
-        assert not made.exists()
-    assert list(made.parent.iterdir()) == [made]
-    assert (made if kind is new_file else made / "part").read_text() == "whole"
 
-
-def test_remove_directory_succeeds_while_other_threads_write_into_it(tmp_path: Path) -> None:
+def test_directory_is_removed_while_others_write_into_it(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def write() -> None:
         while not stop.is_set():
             with contextlib.suppress(FileNotFoundError):
-                write_atomically(tmp_path / "made" / "file", b"x")
+                write_atomically(tmp_path / "new" / "file", b"x")
 
     threads = [threading.Thread(target=write) for _ in range(2)]
     for thread in threads:
         thread.start()
     for _ in range(50):
-        (tmp_path / "made").mkdir()
-        remove_directory(tmp_path / "made")
-        assert not (tmp_path / "made").exists()
+        (tmp_path / "new").mkdir()
+        remove_directory(tmp_path / "new")
+        assert not (tmp_path / "new").exists()
     stop.set()
     for thread in threads:
         thread.join()
-    remove_directory(tmp_path / "made")
+    remove_directory(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_new_directory_and_write_atomically_follow_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        with new_directory(tmp_path / "made") as folder:
-            (folder / "file").write_text("x")
-        write_atomically(tmp_path / "file", b"x")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o755
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
-
-
-def test_new_directory_removes_leftovers_of_killed_processes_but_not_of_running_ones(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
+def test_only_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "new")])
     assert done.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".made.")
-    with new_directory(tmp_path / "made") as outer:
+    assert left.name.startswith(".new.")
+    with new_directory(tmp_path / "new") as outer:
         assert not left.exists()
         (outer / "whose").write_text("the first's")
-        with new_directory(tmp_path / "made") as inner:  # as in another process that makes the same directory
+        with new_directory(tmp_path / "new") as inner:  # as in another process that makes the same directory
             assert outer.is_dir()
             (inner / "whose").write_text("the second's")
-    assert (tmp_path / "made" / "whose").read_text() == "the second's"
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    assert (tmp_path / "new" / "whose").read_text() == "the second's"
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_file_system_without_locks_is_still_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
-
-    def refuse(*arguments: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "new")])
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
     with locked(tmp_path / "x", wait=False):
         write_atomically(tmp_path / "file", b"x")
     before = {path.name for path in tmp_path.iterdir()}
-    with new_directory(tmp_path / "made") as folder:
+    with new_directory(tmp_path / "new") as folder:
         (folder / "file").write_text("x")
-    assert {path.name for path in tmp_path.iterdir()} == before | {"made"}  # the leftover may belong to a live process
+    assert {path.name for path in tmp_path.iterdir()} == before | {"new"}  # the leftover may belong to a live process
 
 
-def test_locked_excludes_others_until_its_holder_is_killed(tmp_path: Path) -> None:
-    code = """
-import os, signal, sys, time
+HOLDER = """
+import sys, time
 from pathlib import Path
 from decision_rnn.utils.files import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
 """
-    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
+
+
+def test_lock_excludes_others_until_its_holder_is_killed(tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "locked\n"
     with pytest.raises(BlockingIOError), locked(tmp_path / "x", wait=False):
@@ -147,7 +139,6 @@ with locked(Path(sys.argv[1])):
     waiting.start()
     assert not entered.wait(0.3)
     holder.kill()
-    holder.wait()
-    holder.stdout.close()
+    holder.communicate()
     assert entered.wait(30)
     waiting.join()

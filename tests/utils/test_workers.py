@@ -20,7 +20,7 @@ def play(folder: Path, first_fails: bool, task: int, report: Report) -> int:
     return task
 
 
-def test_closing_parallel_map_waits_for_the_tasks_that_its_workers_have_begun(tmp_path: Path) -> None:
+def test_closing_parallel_map_waits_for_tasks_begun(tmp_path: Path) -> None:
     answers = parallel_map(partial(play, tmp_path, False), [0, 1], 2, "plays")
     assert next(answers) == 0
     assert not (tmp_path / "ended").exists()
@@ -28,7 +28,7 @@ def test_closing_parallel_map_waits_for_the_tasks_that_its_workers_have_begun(tm
     assert (tmp_path / "ended").exists()
 
 
-def test_an_error_in_a_task_of_parallel_map_kills_the_other_workers(tmp_path: Path) -> None:
+def test_error_in_a_task_kills_the_other_workers(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ValueError, match="the first task fails"):
         list(parallel_map(partial(play, tmp_path, True), [0, 1], 2, "plays"))

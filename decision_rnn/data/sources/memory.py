@@ -13,7 +13,7 @@ from decision_rnn.data.sources.contract import Source, refuse_path, register_sou
 from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.environments.memory import TMAZE_STEPS, previous_id, tmaze_id
+from decision_rnn.environments.memory import TMAZE_STEPS
 from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor
 from decision_rnn.environments.memory.recipes import DarkKeyToDoorRecipe, POPGymRecipe, TMazeRecipe
 from decision_rnn.environments.memory.tmaze import TMaze
@@ -72,7 +72,7 @@ class MemoryDataset:
 
 def _tmaze(steps: int) -> MemoryDataset:
     return MemoryDataset(
-        TMazeRecipe(name=f"memory/tmaze-{steps}", environment_id=tmaze_id(steps), length=steps),
+        TMazeRecipe(name=f"memory/tmaze-{steps}", environment_id=f"decision_rnn/TMaze-{steps}-v0", length=steps),
         (TMaze.observation_space, TMaze.action_space),
         (0.0, 1.0),
         (1.0, 0.0),
@@ -120,7 +120,7 @@ def memory_dataset(name: str) -> MemoryDataset:
     if name not in DATASETS and (match := TMAZE_NAME.fullmatch(name)):
         return _tmaze(int(match[1]))
     if name not in DATASETS and (match := PREVIOUS_NAME.fullmatch(name)):
-        return _popgym("repeat-previous", match[1], previous_id(int(match[1])))
+        return _popgym("repeat-previous", match[1], f"decision_rnn/RepeatPrevious-{match[1]}-v0")
     return DATASETS[name]
 
 

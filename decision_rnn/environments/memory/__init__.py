@@ -16,16 +16,6 @@ TMAZE = re.compile(r"decision_rnn/TMaze-([3-9]|[1-9][0-9]{1,8})-v0")
 PREVIOUS = re.compile(r"decision_rnn/RepeatPrevious-([1-9][0-9]{0,3})-v0")
 
 
-def tmaze_id(steps: int) -> str:
-    """The Gymnasium id of the T-Maze whose episodes have at most `steps` steps."""
-    return f"decision_rnn/TMaze-{steps}-v0"
-
-
-def previous_id(k: int) -> str:
-    """The Gymnasium id of POPGym's RepeatPrevious with this k."""
-    return f"decision_rnn/RepeatPrevious-{k}-v0"
-
-
 def register(environment_id: str) -> None:
     """Register the environment if it is one of these tasks; ModuleNotFoundError if it needs POPGym without `popgym`."""
     if match := TMAZE.fullmatch(environment_id):
@@ -42,7 +32,7 @@ def register(environment_id: str) -> None:
 
 
 for _steps in TMAZE_STEPS:
-    register(tmaze_id(_steps))
+    register(f"decision_rnn/TMaze-{_steps}-v0")
 gymnasium.register(
     "decision_rnn/DarkKeyToDoor-v0",
     "decision_rnn.environments.memory.dark_key_to_door:DarkKeyToDoor",
