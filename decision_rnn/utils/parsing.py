@@ -133,11 +133,8 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A configuration file as a dictionary."""
+    """A configuration file as a dictionary; InputError if it cannot be read as one."""
     try:
-        data = yaml.load(path.read_text(), _Loader) or {}
-        if not isinstance(data, dict):
-            raise ValueError(f"expected keys and values, not a {type(data).__name__}")
-        return data
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        return convert(yaml.load(path.read_text(), _Loader) or {}, dict[str, Any], str(path))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"cannot read the configuration {path}: {one_line(error)}") from None

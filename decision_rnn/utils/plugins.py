@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from pydantic import ImportString
+
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import Names, convert
@@ -37,12 +39,8 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
 
 def import_callable(name: str, where: str) -> Callable[..., Any]:
     """The function or class `module.NAME`, whose module is imported as a plugin; InputError if there is none."""
-    module, _, attribute = name.rpartition(".")
-    import_plugins([module] if module else [], where)
-    value: Any = getattr(sys.modules.get(module), attribute, None)
-    if not callable(value):
-        raise InputError(f"{where} is {name!r:.100}: expected module.NAME of a function or a class")
-    return value
+    import_plugins([name.rpartition(".")[0]], where)
+    return convert(name, ImportString[Callable[..., Any]], f"{where} {name}")  # type: ignore[misc]
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:
