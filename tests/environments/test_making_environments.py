@@ -14,7 +14,6 @@ from decision_rnn.environments.registry import (
     MissingEnvironmentError,
     check_environment,
     make_environment,
-    open_environments,
 )
 from decision_rnn.utils.errors import InputError
 
@@ -61,15 +60,6 @@ def test_missing_package_is_named_with_its_extra(package: str, name: str, monkey
     monkeypatch.delitem(gymnasium.registry, name, raising=False)
     with pytest.raises(MissingEnvironmentError, match=rf"{name}.*'decision-rnn\[{package}\]'"):
         make_environment(name)
-
-
-def test_open_environments_are_closed_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[Any] = []
-    monkeypatch.setattr(Camera, "close", lambda environment: closed.append(environment))
-    monkeypatch.setitem(gymnasium.registry, "Camera-v0", EnvSpec("Camera-v0", Camera, order_enforce=False))
-    with pytest.raises(KeyError), open_environments("Camera-v0", 3) as environments:
-        raise KeyError
-    assert closed == [environment.unwrapped for environment in environments][::-1]
 
 
 OWN_HANDLER = "import mujoco, sys\nmujoco.set_mju_user_warning(lambda text: print('own', file=sys.stderr))\n"

@@ -11,10 +11,10 @@ from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset
 from decision_rnn.cli.main import main
-from decision_rnn.data.sources.ogbench import RECIPES, ogbench_recipe
+from decision_rnn.data.sources.ogbench import RECIPES
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench import environment as environment_module
-from decision_rnn.environments.ogbench.recipes import MazeOracle, OGBenchRecipe
+from decision_rnn.environments.ogbench.recipes import MazeOracle
 from decision_rnn.environments.registry import episodes_at_once, make_environment
 from decision_rnn.evaluation.video import watched_environment
 
@@ -54,18 +54,13 @@ def test_file_is_read_as_its_own_package_reads_it(tmp_path: Path) -> None:
         np.testing.assert_array_equal(episode.actions, arrays["actions"][begin : begin + rows - 1])
         assert (episode.terminated, episode.truncated, episode.rewards.any()) == (False, True, False)
         begin += rows
+    again = open_dataset(f"{NAME}-val", path=file).store
+    assert again.fingerprint == store.fingerprint  # a file that is named is read
     ogbench = pytest.importorskip("ogbench")
     _, *theirs = ogbench.make_env_and_datasets(NAME[8:], dataset_path=str(file))
     for ours, split in zip((store, validation), theirs, strict=True):
         np.testing.assert_array_equal(ours.observations[:, :2], split["observations"])
         np.testing.assert_array_equal(ours.actions, split["actions"])
-
-
-def test_store_of_a_named_file_is_current_without_the_file(tmp_path: Path) -> None:
-    file = written(tmp_path / "named.npz", contents())
-    fingerprint = open_dataset(NAME, path=file).store.fingerprint
-    assert open_dataset(NAME).store.fingerprint == fingerprint
-    assert open_dataset(f"{NAME}-val", path=file).store.fingerprint == fingerprint
 
 
 def test_validation_episodes_are_those_after_the_training_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,20 +151,6 @@ def test_environment_has_its_goals_and_each_of_five_tasks(tmp_path: Path) -> Non
     assert steps < 1000
 
 
-@pytest.mark.parametrize("kind", ["navigate", "stitch"])
-def test_maze_recipe_goes_to_all_goals_or_to_one_nearby(kind: str) -> None:
-    pytest.importorskip("ogbench")
-    recipe = RECIPES[f"ogbench/pointmaze-medium-{kind}-v0"]
-    play, play_first = recipe.player(), recipe.player()
-    first, other = play(0), play(1)
-    assert first.observations.shape == (recipe.length + 1, 4)
-    assert np.abs(first.actions).max() <= 1
-    assert not np.array_equal(first.actions[:5], other.actions[:5])
-    np.testing.assert_array_equal(play_first(1).observations, other.observations)
-    late = first.observations[-100:, :2]
-    assert (np.ptp(late, axis=0).max() < 2.5) == (kind == "stitch")  # it stays at its goal, or goes on to the next
-
-
 def test_recipes_are_those_of_ogbenchs_names() -> None:
     """Their numbers of episodes from the published settings."""
     assert len(RECIPES) == 8 + 2 * 9
@@ -179,28 +160,36 @@ def test_recipes_are_those_of_ogbenchs_names() -> None:
     assert RECIPES["ogbench/scene-play-v0"].environment_id == "decision_rnn/ogbench-scene-v0"
 
 
-def short_recipe(name: str, length: int = 150) -> OGBenchRecipe:
+QUICK = {"pointmaze-medium-navigate", "pointmaze-medium-stitch", "cube-single-play", "cube-single-noisy", "scene-noisy"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name[8:-3], marks=() if name[8:-3] in QUICK else pytest.mark.slow) for name in RECIPES]
+)
+def test_recipe_plays_each_episode_as_if_it_were_the_first(name: str) -> None:
+    """OGBench's noise never leaves the bounds of the actions; its scene remembers what was to be opened."""
     pytest.importorskip("ogbench")
-    return replace(ogbench_recipe(f"ogbench/{name}-v0")[0], length=length)
-
-
-def test_scene_episode_does_not_depend_on_earlier_ones() -> None:
-    play, play_first = (short_recipe("scene-noisy", 60).player() for _ in range(2))
-    episodes = [play(index) for index in (0, 7)]
-    np.testing.assert_array_equal(play_first(7).observations, episodes[-1].observations)
-
-
-@pytest.mark.parametrize("kind", ["play", "noisy"])
-def test_cube_is_carried_from_place_to_place(kind: str) -> None:
-    """Its states are those of the package's environment: OGBench's noise never leaves the bounds of the actions."""
-    play = short_recipe(f"cube-single-{kind}").player()
-    episode, again = play(3), play(3)
-    np.testing.assert_array_equal(episode.observations, again.observations)
-    assert (episode.observations.shape, episode.actions.shape) == ((151, 56), (150, 5))
+    recipe = RECIPES[f"ogbench/{name}-v0"]
+    if "maze" not in name:
+        recipe = replace(recipe, length=150 if "cube" in name else 60)
+    play, play_first = recipe.player(), recipe.player()
+    episode, other = play(3), play(7)
+    np.testing.assert_equal(vars(play_first(7)), vars(other))
+    assert not np.array_equal(episode.actions[:5], other.actions[:5])
+    states, actions, *_ = TASKS[recipe.task]
+    assert episode.actions.shape == (recipe.length, actions)
     assert np.abs(episode.actions).max() <= 1
-    cube = episode.observations[:, 19:22]  # behind 19 entries of the arm
-    assert np.ptp(cube, axis=0).max() > 0.5  # scaled by ten
-    np.testing.assert_array_equal(episode.observations[:, 28:], np.repeat(episode.observations[-1:, :28], 151, axis=0))
+    reached = np.broadcast_to(episode.observations[-1, :states], (recipe.length + 1, states))
+    np.testing.assert_array_equal(episode.observations[:, states:], reached)
+    if "maze-medium" in name:  # it stays at its goal, or goes on to the next
+        assert (np.ptp(episode.observations[-100:, :2], axis=0).max() < 2.5) == name.endswith("stitch")
+    if "cube-single" in name:  # the cube, behind 19 entries of the arm and scaled by ten, is carried
+        assert np.ptp(episode.observations[:, 19:22], axis=0).max() > 0.5
+    environment = make_environment(recipe.environment_id)
+    observation, _ = environment.reset(seed=7)
+    assert environment.observation_space.contains(observation)
+    assert environment.unwrapped.cur_task_id == 3
+    assert not np.array_equal(observation["achieved_goal"], observation["desired_goal"])
 
 
 @pytest.mark.parametrize("task", ["pointmaze-teleport", "scene"])
@@ -251,18 +240,3 @@ def test_teleports_lead_where_the_seed_says() -> None:
         places.append(tuple(one.unwrapped.get_xy()))
         assert places[-1] == tuple(other.unwrapped.get_xy())
     assert len(set(places)) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name[8:-3] for name in RECIPES if "pointmaze" not in name])
-def test_every_manipulation_recipe_fits_its_environment(name: str) -> None:
-    recipe = short_recipe(name)
-    episode = recipe.player()(0)
-    states, actions, *_ = TASKS[recipe.task]
-    assert (episode.observations.shape, episode.actions.shape) == ((151, 2 * states), (150, actions))
-    environment = make_environment(f"decision_rnn/ogbench-{recipe.task}-v0")
-    observation, _ = environment.reset(seed=7)
-    assert environment.observation_space.contains(observation)
-    assert environment.unwrapped.cur_task_id == 3
-    np.testing.assert_array_equal(environment.reset(seed=7)[0]["achieved_goal"], observation["achieved_goal"])
-    assert not np.array_equal(observation["achieved_goal"], observation["desired_goal"])
