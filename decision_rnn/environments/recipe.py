@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+import gymnasium
+import numpy as np
+
 from decision_rnn.data.episode import Episode
+from decision_rnn.environments.playing import play_episode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,3 +46,23 @@ class Recipe(ABC):
     def describe(self) -> dict[str, Any]:
         """The recipe as plain JSON: stores made by recipes with the same description have the same episodes."""
         return json.loads(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedRecipe(Recipe):
+    """Episodes of a scripted policy, each with a generator and an environment of its own."""
+
+    chunk = 50
+
+    @abstractmethod
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
+        """The environment of the episode with this index, and a policy that sees its state."""
+
+    def play(self, index: int) -> Episode:
+        """The episode with this index."""
+        generator = np.random.default_rng(index)
+        environment, act = self.begin(index, generator)
+        return play_episode(environment, lambda *_: act(), seed=int(generator.integers(2**31)))
+
+    def player(self) -> Callable[[int], Episode]:
+        return self.play

@@ -14,9 +14,9 @@ from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.memory import TMAZE_STEPS
-from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor
-from decision_rnn.environments.memory.recipes import DarkKeyToDoorRecipe, POPGymRecipe, TMazeRecipe
-from decision_rnn.environments.memory.tmaze import TMaze
+from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, DarkKeyToDoorRecipe
+from decision_rnn.environments.memory.popgym import POPGymRecipe
+from decision_rnn.environments.memory.tmaze import TMaze, TMazeRecipe
 from decision_rnn.environments.recipe import Recipe
 
 TMAZE_NAME = re.compile(r"memory/tmaze-([3-9]|[1-9][0-9]{1,8})")

@@ -6,6 +6,8 @@ one room. The data are scripted as in corl-team/ad-eps: an agent that knows the 
 history from random actions to none (Zisman et al. 2023).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from itertools import permutations
@@ -14,6 +16,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
+
+from decision_rnn.environments.recipe import ScriptedRecipe
 
 SIZE = 9
 STEPS = 50
@@ -102,3 +106,21 @@ def approach(room: DarkKeyToDoor) -> int:
     if column != goal_column:
         return RIGHT if goal_column > column else LEFT
     return STAY  # perhaps on the key, where an inner episode has begun: it is taken by any step that ends there
+
+
+@dataclass(frozen=True, kw_only=True)
+class DarkKeyToDoorRecipe(ScriptedRecipe):
+    """A history for each training task, of 50 to 100 inner episodes: the noise of the expert's actions decays over nine
+    tenths of it, from random ones to none."""
+
+    chunk = 2
+    episodes: int | None = TRAINING_TASKS
+
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
+        room = DarkKeyToDoor(int(generator.integers(50, 101)), tasks()[index])
+        decay = 0.9 * STEPS * room.episodes
+
+        def act() -> int:
+            return int(generator.integers(5)) if generator.random() < 1 - room.time / decay else approach(room)
+
+        return room, act

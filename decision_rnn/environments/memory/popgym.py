@@ -9,9 +9,14 @@ the environment's own discrete-time dynamics around the upright position.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
+
+from decision_rnn.environments.recipe import ScriptedRecipe
+from decision_rnn.environments.registry import make_environment
 
 CARTPOLE_GAINS = np.array([-2.7897487517622315, -5.248844310529157, -44.986150574806345, -11.869375618083495])
 """The regulator's gains on (x, x', angle, angle') for a force at the cost of 0.1, and 1 for each part of the state."""
@@ -43,3 +48,22 @@ EXPERTS: dict[str, Callable[[Any], Any]] = {
     "PositionOnlyPendulum": pendulum,
 }
 """Functions from an environment of a task to an action, by the name of the task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class POPGymRecipe(ScriptedRecipe):
+    """A task of POPGym: the episodes with an even index are the expert's own, and each of the others has a rate, drawn
+    from 0 to 1, at which its actions are random."""
+
+    task: str
+    episodes: int | None = 3_000
+
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
+        environment: Any = make_environment(self.environment_id).unwrapped
+        environment.action_space.seed(int(generator.integers(2**31)))
+        rate, expert = generator.random() * (index % 2), EXPERTS[self.task]
+
+        def act() -> Any:
+            return environment.action_space.sample() if generator.random() < rate else expert(environment)
+
+        return environment, act

@@ -4,11 +4,15 @@ A hint, up or down, is seen at the first step only; then comes a corridor, and a
 hinted side earns 1, the other side, or being too slow, nothing.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+
+from decision_rnn.environments.recipe import ScriptedRecipe
 
 RIGHT, UP, LEFT, DOWN = range(4)
 MOVES = {RIGHT: (1, 0), UP: (0, 1), LEFT: (-1, 0), DOWN: (0, -1)}
@@ -59,8 +63,19 @@ class TMaze(gymnasium.Env[np.ndarray, Any]):
         return np.array([self.y, hint, flag, self.np_random.integers(-1, 2)], np.float32)
 
 
-def turn(maze: TMaze, right_side: bool = True) -> int:
-    """The scripted action: along the corridor, then to the hinted side, or to the other one."""
-    if maze.x < maze.corridor:
-        return RIGHT
-    return UP if (maze.goal == 1) == right_side else DOWN
+@dataclass(frozen=True, kw_only=True)
+class TMazeRecipe(ScriptedRecipe):
+    """RATE's thousand winning episodes of a T-Maze of at most `length` steps, and as many losing ones."""
+
+    length: int
+    episodes: int | None = 2_000
+
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
+        maze = TMaze(self.length, varied=True)
+
+        def act() -> int:
+            if maze.x < maze.corridor:
+                return RIGHT
+            return UP if (maze.goal == 1) == (index % 2 == 0) else DOWN
+
+        return maze, act
