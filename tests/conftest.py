@@ -41,6 +41,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # In a background job of a shell, which the tests may be, SIGINT is ignored, also by the processes that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+FOLDERS = ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH")
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
 SILENT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 """Warnings that Python ignores by default."""
@@ -55,7 +56,7 @@ def pytest_collection_finish() -> None:
 def no_folders_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests that name no folders of their own write into these."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("DECISION_RNN_CACHE", "DECISION_RNN_DATA"):
+        for name in FOLDERS:
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         yield
 
@@ -147,9 +148,6 @@ def inline_cli(
     return run
 
 
-FOLDERS = ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH")
-
-
 @pytest.fixture(scope="session")
 def swing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data folders, the dataset `local/swing` of the mountain car, and a run of 20 steps, `swing-up`."""
@@ -204,15 +202,10 @@ def pendulum() -> Callable[..., TrainedAgent]:
         }
         config = from_dict({"dataset": "local/pendulum", **sections}, "test")
         torch.manual_seed(0)
+        observations, actions = Box(-np.inf, np.inf, (3,)), Box(-2.0, 2.0, (1,))
         cap = torch.tensor([-150.0]) if rtg_quantile and not cloning else None
-        actions = Box(-2.0, 2.0, (1,))
-        agent = DecisionAgent(
-            config.agent,
-            config.backbone,
-            agent_spec(torch.zeros(3), torch.ones(3), actions, return_scale=1000.0, rtg_limit=cap),
-            config.condition_options,
-        )
-        returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}
+        spec = agent_spec(torch.zeros(3), torch.ones(3), actions, return_scale=1000.0, rtg_limit=cap)
+        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options)
         data = DatasetSpec(
             name="local/pendulum",
             environment_id="Pendulum-v1",
@@ -222,10 +215,13 @@ def pendulum() -> Callable[..., TrainedAgent]:
             comparable="ours",
             target_returns=(-200.0, -400.0),
             return_scale=1000.0,
-            spaces=described_spaces(Box(-np.inf, np.inf, (3,)), actions),
+            return_mean=-900.0,
+            return_sd=300.0,
+            return_min=return_min,
+            return_max=return_max,
+            spaces=described_spaces(observations, actions),
             fingerprint="f" * 64,
             notes=("some note",),
-            **returns,
         )
         return TrainedAgent(agent.eval(), config, data, 10, 1.25)
 

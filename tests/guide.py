@@ -1,27 +1,17 @@
 """Reads the code blocks of the tutorials in docs/, so that tests run what the tutorials show."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-FENCE = re.compile(
-    r'^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$',
-    re.MULTILINE | re.DOTALL,
-)
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
-@dataclass(frozen=True)
-class CodeBlock:
-    """A block of code in a page.
-
-    Attributes:
-        language: The word after its opening fence: `python` and `bash` are run, `console` and `text` only shown.
-        title: The name of the file that it shows, or None.
-        text: The code.
-        line: The number of its first line in the page.
-    """
+class CodeBlock(NamedTuple):
+    """A block of code in a page: the word after its fence (`python` and `bash` are run, `console` and `text` only
+    shown), the name of the file that it shows, the code, and the number of its first line."""
 
     language: str
     title: str | None
@@ -32,11 +22,7 @@ class CodeBlock:
 def code_blocks(page: Path) -> list[CodeBlock]:
     """The code blocks of a page, in order."""
     text = page.read_text()
-    blocks = []
-    for found in FENCE.finditer(text):
-        line = text.count("\n", 0, found.start("text")) + 1
-        blocks.append(CodeBlock(found["language"], found["title"], found["text"], line))
-    return blocks
+    return [CodeBlock(*block.groups(), text.count("\n", 0, block.start(3)) + 1) for block in FENCE.finditer(text)]
 
 
 def example(file: str) -> str:

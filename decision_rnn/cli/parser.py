@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, NoReturn
 
 from decision_rnn.cli import COMMANDS, RUN_COMMANDS
 from decision_rnn.config import (
@@ -100,7 +100,7 @@ class CommandParser(argparse.ArgumentParser):
         """
         for name in names:
             option = options_of(declaration)[name]
-            kind: dict[str, Any] = {"type": parse_as(option.hint), "metavar": metavar_of(option)}
+            kind: dict[str, Any] = {"type": parse_as(option.hint), "metavar": name.upper()}
             if option.hint is bool:
                 kind = {"action": "store_true"}
             text = help_text(option) if show_defaults and option.hint is not bool else option.help
@@ -157,7 +157,7 @@ class CommandParser(argparse.ArgumentParser):
                     key, option = section, replace(option, help=text, default=options.get(key, default))
                 elif not section and name in (*SECTIONS, "dataset", "plugins"):
                     continue
-                group.add_argument(f"--{key}", metavar=metavar_of(option), help=help_text(option))
+                group.add_argument(f"--{key}", metavar=name.upper(), help=help_text(option))
             if section == "backbone":
                 group.add_argument(f"--{MATCH}", metavar="NUMBER", help=MATCH_HELP)
 
@@ -169,13 +169,6 @@ def help_text(option: Option) -> str:
         shown = ",".join(default) if isinstance(default, tuple) else default
         text += f" (default: {str(shown).lower() if isinstance(shown, bool) else shown})"
     return text.replace("%", "%%")
-
-
-def metavar_of(option: Option) -> str:
-    """The values of a literal, or the option's name in capitals."""
-    kinds = (option.hint, *get_args(option.hint))
-    choices = [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
-    return f"{{{','.join(choices)}}}" if choices else option.name.upper()
 
 
 def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

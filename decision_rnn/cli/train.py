@@ -18,8 +18,8 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it."""
-    if command.config is not None:
-        from_dict({"dataset": "", **read_yaml(command.config)}, str(command.config))  # an error names the file
+    if command.config is not None:  # names it in errors, and refuses plugins that are not imported
+        from_dict({"dataset": "", **read_yaml(command.config)}, str(command.config))
     dataset = command.dataset or command.options.pop("dataset", None)
     trained = train(dataset, **command.settings, **command.options)
     if rank() > 0:

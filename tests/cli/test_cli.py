@@ -75,19 +75,6 @@ def test_evaluate_writes_a_result_for_each_protocol(inside: Path, inline_cli: Sm
     assert json.loads(path.read_text())["targets"] == json.loads(before)["targets"]  # seeded: the same episodes
 
 
-def test_train_with_evaluation_episodes_0_writes_no_result(inside: Path, inline_cli: SmallCLI) -> None:
-    words = ["train", "local/swing", "--output", "run", "--training.steps", "2", *SMALL]
-    done = inline_cli(*words, "--evaluation.episodes", "0")
-    assert done.returncode == 0, done.stderr
-    assert "not evaluated" in done.stdout
-    assert not (inside / "run" / "results").exists()
-    done = inline_cli("evaluate", "run", "--episodes", "0")
-    assert done.returncode == 2
-    assert "episodes" in done.stderr
-    assert inline_cli("evaluate", "run", "--episodes", "1", *ALONE).returncode == 0
-    assert read_result(inside / "run")["protocol"]["episodes"] == 1
-
-
 def test_compare_with_match_parameters_finds_widths_and_resumes(
     inside: Path, inline_cli: SmallCLI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,24 +139,21 @@ def test_invalid_paths_are_refused_before_a_dataset_is_opened(
     assert name.format(file=file) in line
 
 
-@pytest.mark.parametrize("place", ["file", "/proc/nope"])
 @pytest.mark.parametrize(
     ("variable", "arguments"),
     [
         ("DECISION_RNN_CACHE", "info hopper-random"),
         ("DECISION_RNN_DATA", "make d4rl/ant-random-v2"),
-        ("MINARI_DATASETS_PATH", "list"),
         ("MINARI_DATASETS_PATH", "info minari/some/thing-v0"),
     ],
 )
-def test_unusable_data_folder_is_named_in_one_line(
-    variable: str, arguments: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_cli: InlineCLI
+def test_unusable_data_folder_is_named(
+    variable: str, arguments: str, monkeypatch: pytest.MonkeyPatch, inline_cli: InlineCLI
 ) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv(variable, place)
+    monkeypatch.setenv(variable, "/proc/nope")
     done = inline_cli("data", *arguments.split())
     assert done.returncode == 2
-    assert place in done.stderr.splitlines()[-1]
+    assert "/proc/nope" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("file")
