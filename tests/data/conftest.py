@@ -1,10 +1,10 @@
-"""Fixtures of the data tests: nothing here touches the user's own cache or Minari folder."""
+"""Fixtures of the data tests: nothing here touches the user's own folders, and there is no network."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from random_episodes import random_episode
+from data_files import random_episode
 
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import d4rl
@@ -15,31 +15,30 @@ def episodes() -> list[Episode]:
     """Episodes with all kinds of ends: terminated, truncated, both, partial; one of a single step."""
     generator = np.random.default_rng(0)
     kinds = [(1, True, False), (7, True, False), (40, False, True), (12, True, True), (25, False, False)]
-    return [random_episode(generator, *kind) for kind in kinds]
+    return [random_episode(generator, kind) for kind in kinds]
 
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary folder with the cache in `cache` and Minari's datasets in `minari`."""
+    """A temporary folder with the cache in `cache`, Minari's datasets in `minari` and local data in `data`."""
     monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr(d4rl, "INSECURE_URL", d4rl.URL)
     return tmp_path
 
 
 @pytest.fixture
-def local(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def local(folders: Path) -> Path:
     """The folder for local datasets."""
-    monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
     return folders / "data" / "local"
 
 
 @pytest.fixture
-def data(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of local files; there is no network."""
-    folder = folders / "data"
-    folder.mkdir()
-    monkeypatch.setenv("DECISION_RNN_DATA", str(folder))
-    monkeypatch.setenv("HOME", str(folders))
-    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
-    monkeypatch.setattr(d4rl, "INSECURE_URL", d4rl.URL)
-    return folder
+def data(folders: Path) -> Path:
+    """The folder of local files."""
+    (folders / "data").mkdir()
+    return folders / "data"

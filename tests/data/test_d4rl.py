@@ -1,68 +1,77 @@
-"""D4RL's layout: reading files written by h5py, and writing files that round-trip bit for bit."""
+"""D4RL: its layout read and written bit for bit, local files, downloads, and malformed files."""
 
-from dataclasses import replace
+import errno
+import hashlib
+import http.server
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import h5py
 import numpy as np
 import pytest
-from d4rl_files import arrays_of, hopper_episodes, write
-from random_episodes import rewards_of
+from data_files import (
+    Payload,
+    arrays_of,
+    assert_equal,
+    assert_nothing_made,
+    hopper_episodes,
+    hopper_file,
+    pickled_objects,
+    random_episode,
+    rewards_of,
+    write_hdf5,
+    written,
+)
+from gymnasium.spaces import Box
 
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.episode import Episode
+from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.sources.d4rl import read_d4rl, write_d4rl
-from decision_rnn.data.store import EpisodeStore
-from decision_rnn.utils.errors import InputError
+from decision_rnn.data.spec import TASKS
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 
-KINDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]
+ENDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]
+NAME, FILE = "d4rl/hopper-medium-v2", "hopper_medium-v2.hdf5"
 
 
 @pytest.fixture
 def hopper() -> list[Episode]:
     """Terminated, truncated, of one step, and a partial last episode."""
-    return hopper_episodes(KINDS)
+    return hopper_episodes(ENDS)
 
 
-def assert_equal(read: list[Episode], expected: list[Episode]) -> None:
-    for ours, theirs in zip(read, expected, strict=True):
-        np.testing.assert_array_equal(ours.observations, theirs.observations)
-        np.testing.assert_array_equal(ours.actions, theirs.actions)
-        np.testing.assert_array_equal(ours.rewards, theirs.rewards)
-        assert (ours.terminated, ours.truncated) == (theirs.terminated, theirs.truncated)
-
-
-def test_file_of_version_2_gives_its_episodes(hopper: list[Episode], tmp_path: Path) -> None:
-    notes: list[str] = []
-    assert_equal(list(read_d4rl(write(tmp_path / "f.hdf5", arrays_of(hopper)), notes, max_episode_steps=1000)), hopper)
-    assert len(notes) == 1
-    assert "1 of 5 episodes (25 steps)" in notes[0]
+def test_file_gives_its_episodes_and_names_partial_ones(hopper: list[Episode], tmp_path: Path) -> None:
+    both = [*hopper, *hopper_episodes([(30, True, False), (9, False, False)], seed=1)]
+    for episodes, note in ((hopper, "1 of 5 episodes (25 steps)"), (both, "2 of 7 episodes (34 steps)")):
+        notes: list[str] = []
+        file = write_hdf5(tmp_path / "f.hdf5", arrays_of(episodes))
+        assert_equal(read_d4rl(file, notes, max_episode_steps=1000), episodes)
+        assert [note in each for each in notes] == [True]
 
 
 def test_float64_and_column_arrays_of_replay_files(hopper: list[Episode], tmp_path: Path) -> None:
     replay = {key: values.astype(np.float64) for key, values in arrays_of(hopper).items()}
     replay |= {key: replay[key][:, None] for key in ("rewards", "terminals", "timeouts")}
-    file = write(tmp_path / "f.hdf5", replay)
-    assert_equal(list(read_d4rl(file, [], max_episode_steps=1000)), hopper)
-
-
-def test_partial_episode_ends_at_the_seam_of_two_files(hopper: list[Episode], tmp_path: Path) -> None:
-    both = [*hopper, *hopper_episodes([(30, True, False), (9, False, False)], seed=1)]
-    notes: list[str] = []
-    assert_equal(list(read_d4rl(write(tmp_path / "f.hdf5", arrays_of(both)), notes, max_episode_steps=1000)), both)
-    assert "2 of 7 episodes (34 steps)" in notes[0]
+    assert_equal(read_d4rl(write_hdf5(tmp_path / "f.hdf5", replay), [], max_episode_steps=1000), hopper)
 
 
 def test_without_next_observations_the_last_is_repeated(hopper: list[Episode], tmp_path: Path) -> None:
     arrays = arrays_of(hopper)
     del arrays["next_observations"]
-    for read, episode in zip(read_d4rl(write(tmp_path / "f.hdf5", arrays), []), hopper, strict=True):
+    for read, episode in zip(read_d4rl(write_hdf5(tmp_path / "f.hdf5", arrays), []), hopper, strict=True):
         np.testing.assert_array_equal(read.observations[:-1], episode.observations[:-1])
         np.testing.assert_array_equal(read.observations[-1], episode.observations[-2])
 
 
 def test_extra_observation_columns_are_dropped(hopper: list[Episode], tmp_path: Path) -> None:
     notes: list[str] = []
-    read = list(read_d4rl(write(tmp_path / "f.hdf5", arrays_of(hopper)), notes, observation_dims=(4, 11)))
+    read = list(read_d4rl(write_hdf5(tmp_path / "f.hdf5", arrays_of(hopper)), notes, observation_dims=(4, 11)))
     np.testing.assert_array_equal(read[1].observations, hopper[1].observations[:, :4])
     assert any("first 4 of 11" in note for note in notes)
     with pytest.raises(InputError, match=r"f\.hdf5: observations"):
@@ -72,33 +81,256 @@ def test_extra_observation_columns_are_dropped(hopper: list[Episode], tmp_path: 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_stores_round_trip_bit_for_bit(seed: int, tmp_path: Path) -> None:
     random = np.random.default_rng(seed)
-    kinds = [
-        (int(random.integers(1, 41)), *map(bool, random.integers(2, size=2))) for _ in range(random.integers(1, 9))
-    ]
-    rewards = [random.normal(3, 10.0 ** random.integers(-6, 7), length) for length, *_ in kinds]
-    episodes = [replace(e, rewards=r) for e, r in zip(hopper_episodes(kinds, seed), rewards, strict=True)]
-    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Hopper-v5", source={})
-    write_d4rl(tmp_path / "f.hdf5", store)
-    read = read_d4rl(tmp_path / "f.hdf5", [])
-    again = EpisodeStore.write(tmp_path / "again", read, environment_id="Hopper-v5", source={})
-    assert again.fingerprint == store.fingerprint
-    np.testing.assert_array_equal(rewards_of(again), rewards_of(store))
+    episodes = []
+    for _ in range(random.integers(1, 9)):
+        kind = (int(random.integers(1, 41)), *map(bool, random.integers(2, size=2)))
+        episodes.append(random_episode(random, kind))
+        episodes[-1].rewards[:] *= 10.0 ** random.integers(-6, 7)
+    store = written(tmp_path / "store", episodes)
+    for each, name in ((store, "whole"), (store.select(np.arange(len(store)) % 2 == 0), "part")):
+        write_d4rl(tmp_path / f"{name}.hdf5", each)
+        again = written(tmp_path / name, list(read_d4rl(tmp_path / f"{name}.hdf5", [])))
+        np.testing.assert_array_equal(again.table, each.table)
+        np.testing.assert_array_equal(rewards_of(again), rewards_of(each))
 
 
 def test_written_file_has_the_arrays_and_dtypes_of_d4rl(hopper: list[Episode], tmp_path: Path) -> None:
-    store = EpisodeStore.write(tmp_path / "store", hopper, environment_id="Hopper-v5", source={})
-    write_d4rl(tmp_path / "f.hdf5", store)
+    write_d4rl(tmp_path / "f.hdf5", written(tmp_path / "store", hopper))
     with h5py.File(tmp_path / "f.hdf5") as file:
         for key, values in arrays_of(hopper).items():
             np.testing.assert_array_equal(file[key], values)
-        assert file["observations"].dtype == np.float32
-        assert file["terminals"].dtype == bool
+        assert (file["observations"].dtype, file["terminals"].dtype) == (np.float32, bool)
 
 
 def test_partial_episode_without_a_visible_end_is_refused(tmp_path: Path) -> None:
     first, second = hopper_episodes([(5, False, False), (6, True, False)])
     second.observations[0] = first.observations[-1]
-    store = EpisodeStore.write(tmp_path / "store", [first, second], environment_id="Hopper-v5", source={})
     with pytest.raises(InputError, match="partial episode"):
-        write_d4rl(tmp_path / "f.hdf5", store)
+        write_d4rl(tmp_path / "f.hdf5", written(tmp_path / "store", [first, second]))
     assert not (tmp_path / "f.hdf5").exists()
+
+
+def test_spec_has_a_version_4_environment_and_references(data: Path) -> None:
+    assert len(SOURCES["d4rl"].names()) == 24
+    hopper_file(data / FILE)
+    spec = open_dataset(NAME).spec
+    assert (spec.environment_id, spec.return_scale, spec.target_returns) == ("Hopper-v4", 1000.0, (3600.0, 1800.0))
+    assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
+    with pytest.raises(InputError, match=NAME):
+        open_dataset("d4rl/hopper-medium-v0")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium recommends v5
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_version_4_environments_have_the_shapes_of_the_data(task: str) -> None:
+    known = TASKS[task]
+    environment = gymnasium.make(f"{known.environment}-v4")
+    assert environment.observation_space.shape == (known.observation_dim,)
+    assert environment.action_space == Box(-1.0, 1.0, (known.action_dim,)) == known.spaces()[1]
+    assert environment.spec.max_episode_steps == d4rl.TIME_LIMIT
+
+
+@pytest.mark.usefixtures("data")
+def test_file_given_by_path_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = hopper_file(folders / "mine.hdf5")
+    store = open_dataset(NAME, path=file).store
+    assert (store.num_episodes, store.steps, store.environment_id) == (3, 20, "Hopper-v4")
+    error = capfd.readouterr().err
+    assert "1 of 3 episodes (4 steps)" in error
+    assert "SHA-256" in error
+    made = (store.path / "manifest.json").stat().st_mtime_ns
+    os.utime(file)  # another modification time, the same bytes
+    assert open_dataset(NAME, path=file).store.fingerprint == store.fingerprint
+    assert (store.path / "manifest.json").stat().st_mtime_ns == made
+    assert capfd.readouterr().err == ""
+    for path in (folders / "none.hdf5", folders):
+        with pytest.raises(InputError, match=str(path)):
+            open_dataset(NAME, path=path)
+    with pytest.raises(InputError, match="--path"):
+        open_dataset("hopper-medium", path=file)
+
+
+def test_local_files_are_found_and_their_store_outlives_them(
+    data: Path, folders: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folders / ".d4rl" / "datasets").mkdir(parents=True)
+    at_home = hopper_file(folders / ".d4rl" / "datasets" / FILE, seed=1)
+    from_home = open_dataset(NAME).store
+    in_data = hopper_file(data / FILE, seed=2)
+    from_data = open_dataset(NAME).store
+    assert "making it again" in capfd.readouterr().err
+    assert from_data.fingerprint != from_home.fingerprint
+    assert from_data.source["files"][0]["path"] == str(in_data)
+    for file in (in_data, at_home):
+        file.unlink()
+        assert open_dataset(NAME).store.fingerprint == from_home.fingerprint
+
+
+@pytest.mark.usefixtures("data")
+def test_unpublished_file_is_not_compared_with_papers(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = hopper_file(folders / "mine.hdf5")
+    for path, partial in ((file, "keep"), (None, "keep"), (None, "drop")):  # also when used later without --path
+        spec = open_dataset(NAME, path, partial).spec
+        assert "not D4RL's hopper-medium-v2" in spec.comparable
+        assert any("SHA-256" in note for note in spec.notes)
+    monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(file.read_bytes()).hexdigest())
+    assert "is the published one" in open_dataset(NAME).spec.comparable
+
+
+def test_partial_option_keeps_or_drops_partial_episodes(data: Path, tmp_path: Path) -> None:
+    """One at a seam, one at the end: what is left is the same as if the file did not contain them."""
+    episodes = hopper_episodes([(7, True, False), (6, False, False), (9, False, True), (4, False, False)])
+    write_hdf5(data / FILE, arrays_of(episodes))
+    kept, dropped = open_dataset(NAME).store, open_dataset(NAME, partial="drop").store
+    directly = written(tmp_path / "directly", episodes[::2])
+    np.testing.assert_array_equal(dropped.table, directly.table)
+    np.testing.assert_array_equal(dropped.observation_mean, directly.observation_mean)
+    assert len({kept.fingerprint, dropped.fingerprint, directly.fingerprint}) == 3
+    assert dropped.source["notes"][-1].startswith("2 of 4 episodes")
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves `content`, as `mode` says."""
+
+    content = b""
+    mode = "whole"
+    requests: list[str]
+
+    def do_GET(self) -> None:
+        self.requests.append(self.path)
+        if self.mode == "forbidden":
+            self.send_error(403)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content[: len(self.content) // 2] if self.mode == "breaks off" else self.content)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler]]:
+    """A server on this machine that publishes hopper_medium-v2.hdf5 by plain http; nothing listens at https."""
+    content = hopper_file(data / "published").read_bytes()
+    (data / "published").unlink()
+    handler = type("Published", (Handler,), {"content": content, "requests": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        monkeypatch.setattr(d4rl, "INSECURE_URL", f"http://127.0.0.1:{listening.server_port}/")
+        monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(content).hexdigest())
+        yield handler
+        listening.shutdown()
+        thread.join()
+
+
+def test_missing_file_is_downloaded_once(server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    threads = [threading.Thread(target=open_dataset, args=(NAME,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store = open_dataset(NAME).store
+    assert store.steps == 20
+    assert (data / FILE).read_bytes() == server.content
+    assert store.source["files"][0]["sha256"] == d4rl.SHA256["hopper_medium"]
+    assert "published file" not in capfd.readouterr().err
+    assert server.requests == [f"/{FILE}"]
+
+
+@pytest.mark.parametrize("mode", ["breaks off", "forbidden", "other content"])
+def test_failed_download_leaves_no_file(server: type[Handler], data: Path, mode: str) -> None:
+    content, server.mode = server.content, mode
+    if mode == "other content":
+        server.content = content[:-1] + b"?"
+    with pytest.raises(InputError, match=FILE):
+        open_dataset(NAME)
+    assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
+    server.mode, server.content = "whole", content
+    open_dataset(NAME)
+    assert (data / FILE).read_bytes() == content
+
+
+def test_file_without_a_known_hash_needs_https(server: type[Handler], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(d4rl.SHA256, "hopper_medium")
+    with pytest.raises(InputError, match="cannot download"):
+        open_dataset(NAME)
+    assert server.requests == []
+
+
+def test_full_disk_is_no_fault_of_the_network(server: type[Handler], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **settings: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pooch.retrieve", full)
+    with pytest.raises(EnvironmentFailure, match="No space left"):
+        open_dataset(NAME)
+    assert server.requests == []
+
+
+def without(key: str) -> Callable[[dict[str, Any]], object]:
+    return lambda arrays: arrays.pop(key)
+
+
+def replaced(key: str, values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda arrays: arrays.update({key: values})
+
+
+def with_value(key: str, value: float) -> Callable[[dict[str, Any]], object]:
+    return lambda arrays: np.put(arrays[key], 5, value)
+
+
+KEYS = ("observations", "actions", "rewards", "terminals", "next_observations")
+FAULTS = [
+    *((key, without(key)) for key in KEYS[:4]),
+    *((key, replaced(key, np.zeros(shape, np.float32))) for key in KEYS for shape in ((21,), (1, 20, 3))),
+    *((key, with_value(key, np.nan)) for key in KEYS[:3]),
+    ("rewards", with_value("rewards", np.inf)),
+    ("rewards", replaced("rewards", np.array([b"0.5"] * 20))),
+    ("limit is 1000", lambda arrays: arrays.update(arrays_of(hopper_episodes([(1001, False, True)])))),
+]
+
+
+@pytest.mark.usefixtures("folders")
+@pytest.mark.parametrize(("word", "fault"), FAULTS)
+def test_malformed_arrays_raise_naming_the_key(word: str, fault: Callable[..., object], tmp_path: Path) -> None:
+    arrays = arrays_of(hopper_episodes())
+    fault(arrays)
+    with pytest.raises(InputError, match=rf"bad\.hdf5.*{word}"):
+        open_dataset(NAME, path=write_hdf5(tmp_path / "bad.hdf5", arrays))
+    assert_nothing_made(tmp_path)
+
+
+@pytest.mark.usefixtures("folders")
+def test_files_that_are_no_hdf5_raise_and_no_pickle_is_loaded(tmp_path: Path) -> None:
+    file, mark = hopper_file(tmp_path / "bad.hdf5"), tmp_path / "mark"
+    content = file.read_bytes()
+    for damaged in (content[:-500], pickle.dumps(Payload(mark)), b""):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"bad\.hdf5"):
+            open_dataset(NAME, path=file)
+    with h5py.File(hopper_file(file), "a") as handle:
+        del handle["rewards"]
+        handle["rewards"] = pickled_objects(mark)
+    with pytest.raises(InputError, match=r"bad\.hdf5.*rewards"):
+        open_dataset(NAME, path=file)
+    assert_nothing_made(tmp_path)
+
+
+@pytest.mark.usefixtures("folders")
+def test_flipped_bytes_raise_or_give_finite_data(tmp_path: Path) -> None:
+    random, content, opened = np.random.default_rng(0), hopper_file(tmp_path / "good.hdf5").read_bytes(), 0
+    for number in range(20):
+        flipped = bytearray(content)
+        for place in random.integers(len(content), size=1 + number % 4):
+            flipped[place] ^= int(random.integers(1, 256))
+        (tmp_path / "bad.hdf5").write_bytes(flipped)
+        try:
+            store = open_dataset(NAME, path=tmp_path / "bad.hdf5").store
+        except InputError:
+            continue
+        opened += 1
+        assert np.isfinite(store.table).all()
+    assert 0 < opened < 20

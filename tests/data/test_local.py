@@ -1,5 +1,8 @@
-"""Local datasets: from arrays, or from an environment and a policy, to a dataset that trains."""
+"""Local datasets and episodes in memory: written, appended to, merged and removed; a killed process loses nothing."""
 
+import pickle
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,41 +10,54 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from d4rl_files import hopper_episodes
+from data_files import KINDS, Payload, assert_equal, hopper_episodes, rewards_of, start, written
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten
+from minari.dataset.episode_data import EpisodeData
 from run_config import parse_run
 
-from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
-from decision_rnn.data.dataset import dataset_names, is_ready, open_dataset
+import decision_rnn
+from decision_rnn import Episode, InputError, merge_datasets, open_dataset, remove_dataset, write_store
+from decision_rnn.cli.main import main
+from decision_rnn.data import store as store_module
+from decision_rnn.data.dataset import as_dataset, check_name, dataset_names, is_ready
+from decision_rnn.data.info import format_info
+from decision_rnn.data.store import open_or_make, store_folder
+from decision_rnn.environments.ogbench import environment_id
 from decision_rnn.training.train import train
-from decision_rnn.utils.errors import InputError
 
-KINDS = [(7, True, False), (9, False, True), (4, False, False)]
+FIRST, SECOND = hopper_episodes(KINDS[:2], seed=1), hopper_episodes(KINDS[2:], seed=2)
 ENDED: dict[str, Any] = {"rewards": np.zeros(3), "terminated": True, "truncated": False}
+NUMBERS = Episode(np.zeros((4, 3)), np.full((3, 2), 0.3), **ENDED)
+
+
+def whole(name: str) -> str:
+    return write_store(name, [*FIRST, *SECOND], "Hopper-v5").fingerprint
 
 
 def test_written_dataset_trains(local: Path, tmp_path: Path) -> None:
-    episodes = hopper_episodes(KINDS)
-    written = write_store("local/mine", episodes, environment_id="Hopper-v5")
-    directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
-    store = open_dataset("local/mine").store
-    assert store.fingerprint == written.fingerprint == directly.fingerprint
-    assert store.path == local / "mine"
-    assert open_dataset("local/mine").spec.reference_max == 3234.3
+    store = write_store("local/mine", iter(FIRST), environment_id="Hopper-v5")
+    assert store.fingerprint == written(tmp_path / "directly", FIRST).fingerprint
+    dataset = open_dataset("local/mine")
+    assert_equal(dataset.store, FIRST)
+    assert (dataset.store.path, dataset.spec.reference_max) == (local / "mine", 3234.3)
     assert "local/mine" in dataset_names()
     assert is_ready("local/mine")
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["local/mine", *small])[0], output=tmp_path / "run").agent
-    assert trained.provenance.fingerprint == store.fingerprint
-    assert trained.step == 1
+    assert (trained.provenance.fingerprint, trained.step) == (store.fingerprint, 1)
 
 
 @pytest.mark.usefixtures("local")
-def test_write_store_accepts_lists() -> None:
-    generator = np.random.default_rng(0)
-    lists = [generator.normal(size=shape).tolist() for shape in ((4, 3), (3, 1), (3,))]
-    store = write_store("local/mine", [Episode(*lists, True, False)], environment_id="Pendulum-v1")
-    np.testing.assert_array_equal(store.observations, np.array(lists[0][:-1], np.float32))
+def test_write_store_accepts_lists_and_minari_episodes(tmp_path: Path) -> None:
+    episodes = hopper_episodes()
+    lists = [Episode(e.observations.tolist(), e.actions.tolist(), e.rewards.tolist(), *KINDS[0][1:]) for e in episodes]
+    assert_equal(write_store("local/lists", lists), [replace(e, terminated=True, truncated=False) for e in episodes])
+    theirs = []
+    for index, episode in enumerate(episodes):
+        last = np.arange(len(episode.rewards)) == len(episode.rewards) - 1
+        ends = (last & episode.terminated, last & episode.truncated)
+        theirs.append(EpisodeData(index, episode.observations, episode.actions, episode.rewards, *ends, {}))
+    assert_equal(write_store("local/mine", iter(theirs), "Hopper-v5"), episodes)
 
 
 @pytest.mark.usefixtures("local")
@@ -51,31 +67,26 @@ def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
     def policy(observation: np.ndarray) -> np.ndarray:
         return -2 * observation[2:]
 
-    store = write_store("local/pendulum", play_episodes("Pendulum-v1", policy, episodes=2, seed=5), "Pendulum-v1")
+    played = decision_rnn.play_episodes("Pendulum-v1", policy, episodes=2, seed=5)
+    store = write_store("local/pendulum", played, "Pendulum-v1")
     environment = gymnasium.make("Pendulum-v1")
     for index, episode in enumerate(store):
         observation, _ = environment.reset(seed=5 + index)
         for t in range(200):
-            row = store.offsets[index] + t
-            np.testing.assert_array_equal(store.observations[row], observation)
-            np.testing.assert_array_equal(store.actions[row], policy(observation))
+            np.testing.assert_array_equal(episode.observations[t], observation)
+            np.testing.assert_array_equal(episode.actions[t], policy(observation))
             observation, reward, terminated, truncated, _ = environment.step(policy(observation))
             assert episode.rewards[t] == reward
-        np.testing.assert_array_equal(store.final_observations[index], observation)
-        assert (store.terminated[index], store.truncated[index]) == (terminated, truncated) == (False, True)
+        np.testing.assert_array_equal(episode.observations[200], observation)
+        assert (episode.terminated, episode.truncated) == (terminated, truncated) == (False, True)
     spec = open_dataset("local/pendulum").spec
     assert (spec.reference_min, spec.reference_max) == (store.episode_returns.min(), store.episode_returns.max())
-
-
-def test_play_episodes_with_action_of_wrong_shape_raises(local: Path) -> None:
     with pytest.raises(InputError, match=r"\(1,\)"):
-        write_store("local/mine", play_episodes("Pendulum-v1", lambda observation: np.zeros(2), 1), "Pendulum-v1")
-    assert not local.exists() or not list(local.iterdir())
+        list(decision_rnn.play_episodes("Pendulum-v1", lambda observation: np.zeros(2), 1))
 
 
-def test_damaged_dataset_raises_and_is_not_rebuilt(local: Path) -> None:
-    write_store("local/mine", hopper_episodes(KINDS), "Hopper-v5")
-    table = local / "mine" / "steps.npy"
+def test_damaged_dataset_raises_and_is_not_made_again(local: Path) -> None:
+    table = write_store("local/mine", FIRST, "Hopper-v5").path / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(InputError, match=r"local/mine/steps\.npy"):
         open_dataset("local/mine")
@@ -84,52 +95,34 @@ def test_damaged_dataset_raises_and_is_not_rebuilt(local: Path) -> None:
 
 @pytest.mark.usefixtures("local")
 def test_missing_dataset_error_names_the_nearest() -> None:
-    write_store("local/mine", hopper_episodes(KINDS), "Hopper-v5")
-    with pytest.raises(InputError, match="local/mine"):
-        open_dataset("local/mime")
-    with pytest.raises(InputError) as caught:
-        open_dataset("local/xyzuvw")
-    assert "local/mine" not in str(caught.value)
+    write_store("local/mine", FIRST, "Hopper-v5")
+    for name, nearest in (("local/mime", "local/mine"), ("hopper-medum", "standin/hopper-medium")):
+        with pytest.raises(InputError, match=nearest):
+            open_dataset(name)
+    assert check_name("hopper-medium") == "standin/hopper-medium"
+
+
+@pytest.mark.parametrize("environment", ["os:Hopper-v5", "Walker2d-v5"])
+def test_unusable_environment_raises(environment: str, local: Path) -> None:
+    with pytest.raises(InputError, match=environment):
+        write_store("local/mine", FIRST, environment)
+    assert not list(local.glob("*"))
 
 
 @pytest.mark.parametrize(
-    "name", [f"local/{rest}" for rest in ("", "..", "../x", "/x", "a/b", ".x", "\0", "a\n", "é", "a" * 999)]
+    ("kind", "space"),
+    [
+        ("observation", gymnasium.spaces.Sequence(Discrete(2))),
+        ("action", Dict(turn=Discrete(2), push=Box(-1, 1, (1,)))),
+        ("action", Tuple([Discrete(2)])),
+        ("action", MultiBinary(3)),
+        ("action", Box(0, 3, (2,), int)),
+    ],
 )
-def test_hostile_names_raise(name: str, local: Path, folders: Path) -> None:
-    for use in (open_dataset, lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
-        with pytest.raises(InputError, match="unknown dataset"):
-            use(name)
-    assert list(folders.iterdir()) == []
-
-
-@pytest.mark.parametrize("environment", ["os:Hopper-v5", "Walker2d-v5", ""])
-def test_unusable_environment_raises(environment: Any, local: Path) -> None:
-    with pytest.raises(InputError, match=environment or "not a Gymnasium id"):
-        write_store("local/mine", hopper_episodes(KINDS), environment)
-    assert not local.exists() or not list(local.iterdir())
-
-
-def test_space_that_agents_cannot_read_is_refused(local: Path) -> None:
-    space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
-    with pytest.raises(InputError, match=r"observations of local/mine .*Sequence"):
-        write_store("local/mine", hopper_episodes(KINDS), observation_space=space)
-    assert not local.exists() or not list(local.iterdir())
-
-
-def test_dict_observations_without_a_space_are_refused(local: Path) -> None:
-    parts = {"at": np.zeros((4, 2)), "goal": np.zeros((4, 1))}
-    with pytest.raises(InputError, match="episode 0"):
-        write_store("local/bad", [Episode(parts, np.zeros((3, 1)), **ENDED)])
-    assert list(local.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "space", [Dict(turn=Discrete(2), push=Box(-1, 1, (1,))), Tuple([Discrete(2)]), MultiBinary(3), Box(0, 3, (2,), int)]
-)
-def test_actions_that_agents_are_not_trained_on_are_refused_first(space: gymnasium.Space[Any], local: Path) -> None:
+def test_spaces_that_agents_do_not_use_are_refused_first(kind: str, space: gymnasium.Space[Any], local: Path) -> None:
     unread = (pytest.fail("it is read") for _ in range(1))
-    with pytest.raises(InputError, match="actions of local/bad"):
-        write_store("local/bad", unread, action_space=space)
+    with pytest.raises(InputError, match=f"{kind}s of local/bad"):
+        write_store("local/bad", unread, **{f"{kind}_space": space})
     assert not list(local.glob("*"))
 
 
@@ -146,15 +139,323 @@ def test_rows_that_are_not_one_hot_are_refused(
     kind: str, space: gymnasium.Space[Any], row: list[float], local: Path
 ) -> None:
     space.seed(0)
-    rows = np.array([flatten(space, space.sample()) for _ in range(3)])
-    good, bad = (
-        Episode(**{"observations": np.zeros((4, 2)), "actions": np.zeros((3, 2)), f"{kind}s": values}, **ENDED)
-        for values in (rows, np.array([rows[0], row, row]))
-    )
-    if kind == "observation":
-        good, bad = (replace(of, observations=np.array([*of.observations, rows[0]])) for of in (good, bad))
+    rows = np.array([flatten(space, space.sample()) for _ in range(3 + (kind == "observation"))])
+    good = replace(NUMBERS, **{f"{kind}s": rows})
     store = write_store("local/good", [good], **{f"{kind}_space": space})
-    np.testing.assert_array_equal(getattr(store, f"{kind}s"), rows.astype(np.float32))
+    np.testing.assert_array_equal(getattr(store, f"{kind}s"), rows[:3].astype(np.float32))
+    bad = replace(NUMBERS, **{f"{kind}s": np.array([rows[0], *[row] * (len(rows) - 1)])})
     with pytest.raises(InputError, match=rf"{kind}s of local/bad .*: episode 1.*row 1"):
         write_store("local/bad", [good, bad], **{f"{kind}_space": space})
     assert [path.name for path in local.iterdir()] == ["good"]
+
+
+def test_faulty_episode_raises_and_writes_nothing(local: Path) -> None:
+    """Of another length, rank or width, or no numbers."""
+    payload, good = Payload(local.parent / "mark"), hopper_episodes()
+    for key in ("observations", "actions", "rewards"):
+        shape = getattr(good[1], key).shape
+        shapes = [(3, *shape[1:]), (0, *shape[1:]), (), shape[:1] * 3, (*shape[:-1], 5)]
+        for fault in (*map(np.zeros, shapes), None, {"a": 1}, np.array([payload]), pickle.dumps(payload), payload):
+            with pytest.raises(InputError, match=r"local/bad.*episode 1\b"):
+                write_store("local/bad", [good[0], replace(good[1], **{key: fault}), good[2]], "Hopper-v5")
+            assert list(local.iterdir()) == []
+    with pytest.raises(InputError, match="no episodes"):
+        write_store("local/bad", [])
+    assert not payload.mark.exists()
+
+
+@pytest.mark.usefixtures("local")
+def test_episodes_with_missing_numbers_are_dropped_or_ended(episodes: list[Episode]) -> None:
+    good, broken = episodes[1], episodes[2]
+    broken.rewards[5] = np.nan
+    with pytest.raises(InputError, match=r"episode 1 has rewards .* 5"):
+        write_store("local/error", [good, broken])
+    assert_equal(write_store("local/dropped", [good, broken], missing="drop_episode"), [good])
+    ended = write_store("local/ended", [good, broken], missing="end_episode")
+    assert_equal(ended, [good, Episode(broken.observations[:6], broken.actions[:5], broken.rewards[:5], False, False)])
+    assert ended.source["notes"] == ["1 of 2 episodes had missing numbers: cut before the first (missing end_episode)"]
+    good.observations[-1, 2] = np.inf  # the final one: all steps and the end stay
+    (read,) = write_store("local/last", [good], missing="end_episode")
+    assert read.terminated
+    np.testing.assert_array_equal(read.rewards, good.rewards)
+    np.testing.assert_array_equal(read.observations[-1], read.observations[-2])
+
+
+def test_exceptions_of_the_users_generator_are_passed_on(local: Path) -> None:
+    def episodes() -> Iterator[Episode]:
+        yield FIRST[0]
+        raise TimeoutError("the robot does not answer")
+
+    with pytest.raises(TimeoutError, match="robot"):
+        write_store("local/mine", episodes(), "Hopper-v5")
+    assert list(local.iterdir()) == []
+
+
+@pytest.mark.usefixtures("local")
+def test_append_gives_the_dataset_of_all_episodes() -> None:
+    write_store("local/mine", FIRST, "Hopper-v5", append=True)  # there is none yet
+    store = write_store("local/mine", SECOND, "Hopper-v5", append=True)
+    assert store.fingerprint == open_dataset("local/mine").store.fingerprint == whole("local/whole")
+    np.testing.assert_array_equal(rewards_of(store), np.concatenate([e.rewards for e in (*FIRST, *SECOND)]))
+
+
+@pytest.mark.usefixtures("local")
+def test_append_or_merge_of_other_episodes_changes_nothing() -> None:
+    before = write_store("local/mine", FIRST, "Hopper-v5").fingerprint
+    narrow = [replace(SECOND[0], observations=SECOND[0].observations[:, :5])]
+    altered = {"kwargs": {"frame_skip": 2}}
+    for episodes, environment, settings, message in (
+        (SECOND, "Hopper-v4", None, "Hopper-v4"),
+        (SECOND, "Hopper-v5", altered, "frame_skip"),
+        (narrow, "Hopper-v5", None, r"episode 2 .*\(5, 5\).*\(T\+1, 11\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_store("local/mine", episodes, environment, environment_settings=settings, append=True)
+        assert open_dataset("local/mine").store.fingerprint == before
+    write_store("local/second", SECOND, "Hopper-v5", environment_settings=altered)
+    write_store("local/old", SECOND, "Hopper-v4")
+    for name, parts, message in (
+        ("local/new", ["local/mine", "local/second"], "local/second.*frame_skip"),
+        ("local/new", ["local/mine", "local/old"], "local/old.*Hopper-v4"),
+        ("local/mine", ["local/old"], "local/mine exists"),
+        ("new", ["local/mine"], "local/"),
+    ):
+        with pytest.raises(InputError, match=message):
+            merge_datasets(name, parts)
+    assert dataset_names()[-3:] == ["local/mine", "local/old", "local/second"]
+
+
+@pytest.mark.usefixtures("local")
+def test_append_and_merge_keep_to_the_spaces_of_the_first() -> None:
+    chosen, pushes = Discrete(2), Box(-1, 1, (2,))
+    choices = replace(NUMBERS, actions=np.array([0, 1, 1]))
+    before = write_store("local/chosen", [choices], action_space=chosen)
+    with pytest.raises(InputError, match=r"local/chosen .*Discrete\(2\)"):
+        write_store("local/chosen", [NUMBERS], append=True, action_space=pushes)
+    with pytest.raises(InputError, match="from 0 to 1"):
+        write_store("local/chosen", [replace(NUMBERS, actions=np.full(3, 0.3))], append=True)
+    assert open_dataset("local/chosen").store.fingerprint == before.fingerprint
+    again = write_store("local/chosen", [choices], append=True)
+    np.testing.assert_array_equal(again.actions, np.tile(np.eye(2)[[0, 1, 1]], (2, 1)))
+    write_store("local/pushed", [NUMBERS], action_space=pushes)
+    with pytest.raises(InputError, match=r"local/pushed .*Discrete\(2\)"):
+        merge_datasets("local/both", ["local/chosen", "local/pushed"])
+    write_store("local/plain", [NUMBERS])  # a space that is given later holds for earlier episodes
+    with pytest.raises(InputError, match="one-hot"):
+        write_store("local/plain", [choices], append=True, action_space=chosen)
+    write_store("local/plain", [NUMBERS], append=True, action_space=Box(-4, 4, (2,)))
+    assert open_dataset("local/plain").spec.action_space == Box(-4, 4, (2,))
+
+
+KILLED = """
+import os, sys
+from data_files import hopper_episodes
+from decision_rnn import write_store
+from decision_rnn.data.sources import local
+
+calls = 0
+def dying(function):
+    def call(*arguments):
+        global calls
+        calls += 1
+        if calls == int(sys.argv[1]):
+            os.kill(os.getpid(), 9)
+        return function(*arguments)
+    return call
+
+local.remove_directory = dying(local.remove_directory)
+local.Path.rename = dying(local.Path.rename)
+local.EpisodeStore.__iter__ = dying(local.EpisodeStore.__iter__)
+write_store("local/mine", hopper_episodes([(4, False, False)], seed=2), "Hopper-v5", append=True)
+"""
+
+
+@pytest.mark.parametrize(("call", "appended"), [(1, False), (2, True), (3, True), (4, True)])
+def test_process_killed_while_it_appends_loses_no_episode(call: int, appended: bool, local: Path) -> None:
+    """Before the episodes are written; then before and after the dataset is moved away, and before the new one is."""
+    before = write_store("local/mine", FIRST, "Hopper-v5").fingerprint
+    process = start(KILLED, call)
+    error = process.communicate()[1]
+    assert process.returncode == -9, error
+    assert "local/mine" in dataset_names()
+    assert open_dataset("local/mine").store.fingerprint == (whole("local/whole") if appended else before)
+    write_store("local/mine", SECOND, "Hopper-v5", append=True)
+    assert open_dataset("local/mine").store.num_episodes == (4 if appended else 3)
+    assert not list(local.glob("*.appended"))
+
+
+@pytest.mark.usefixtures("local")
+def test_merged_dataset_is_that_of_all_episodes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    write_store("local/first", FIRST, "Hopper-v5")
+    second = write_store("local/second", SECOND, "Hopper-v5")
+    merged = merge_datasets("local/both", ["local/first", open_dataset("local/second")])
+    assert merged.store.fingerprint == whole("local/whole")
+    assert merged.store.source["merged"]["local/second"] == second.fingerprint
+    assert main(["data", "merge", "local/other", "local/first", "local/second"]) == 0
+    assert open_dataset("local/other").store.fingerprint == merged.store.fingerprint
+    assert "3 episodes, 20 steps" in capsys.readouterr().out
+
+
+def test_removed_dataset_is_gone_even_if_it_is_damaged(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_store("local/mine", FIRST, "Hopper-v5")
+    (write_store("local/damaged", FIRST, "Hopper-v5").path / "manifest.json").unlink()
+    remove_dataset("local/damaged")
+    assert main(["data", "remove", "local/mine"]) == 0
+    assert list(local.iterdir()) == []
+    for name in ("local/mine", "hopper-medium", "local/../local"):
+        assert main(["data", "remove", name]) == 2
+        assert name in capsys.readouterr().err
+    assert whole("local/mine")  # the name is free again
+
+
+WRITING = """
+import sys, time
+from pathlib import Path
+from data_files import hopper_episodes
+from decision_rnn import write_store
+
+begun, go = map(Path, sys.argv[1:])
+def episodes():
+    for index, episode in enumerate(hopper_episodes()):
+        if index == 1:
+            begun.touch()
+            while not go.exists():
+                time.sleep(0.01)
+        yield episode
+
+print(write_store("local/mine", episodes(), "Hopper-v5").fingerprint)
+"""
+
+
+def test_second_process_that_writes_the_same_name_is_refused(local: Path, tmp_path: Path) -> None:
+    """At once, not after an hour of writing, and its data must not be taken for those of the first one."""
+    first = start(WRITING, tmp_path / "begun", tmp_path / "go")
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    try:
+        with pytest.raises(InputError, match=r"local/mine.*another process"):
+            write_store("local/mine", FIRST, "Hopper-v5")
+    finally:
+        (tmp_path / "go").touch()
+    printed, error = first.communicate(timeout=120)
+    assert first.returncode == 0, error
+    assert open_dataset("local/mine").store.fingerprint + "\n" == printed
+    with pytest.raises(InputError, match="local/mine exists"):
+        write_store("local/mine", FIRST, "Hopper-v5")
+
+
+def test_unwritable_folders_are_named(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folders / "file").touch()
+    monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "file"))
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(folders / "file"))
+    with pytest.raises(InputError, match="DECISION_RNN_DATA"):
+        write_store("local/mine", FIRST, "Hopper-v5")
+    with pytest.raises(InputError, match="DECISION_RNN_CACHE"):
+        open_or_make("toy/one", lambda source: True, lambda folder: pytest.fail("it is made"))
+    monkeypatch.setattr(store_module, "FORMAT", 99)
+    assert store_folder("toy/one").parts[-3:] == ("stores-99", "toy", "one")
+
+
+SHARED = """
+from data_files import hopper_episodes
+from decision_rnn.data.dataset import as_dataset
+for _ in range(5):
+    dataset = as_dataset(hopper_episodes(), "Hopper-v5")
+print(dataset.name, len(dataset.store))
+"""
+MADE_ONCE = """
+import time
+from data_files import hopper_episodes
+from decision_rnn.data.store import EpisodeStore, open_or_make
+def make(folder):
+    print("made")
+    time.sleep(1)
+    return EpisodeStore.write(folder, hopper_episodes(), environment_id=None, source={"version": 1})
+open_or_make("toy/one", lambda source: source["version"] == 1, make)
+"""
+
+
+def test_two_processes_share_episodes_and_make_a_store_once(folders: Path) -> None:
+    running = [start(script) for script in (SHARED, SHARED, MADE_ONCE, MADE_ONCE)]
+    outputs = [process.communicate(timeout=300) for process in running]
+    assert [process.returncode for process in running] == [0] * 4, outputs
+    first, second, *made = (output for output, _ in outputs)
+    assert first == second
+    assert sorted(made) == ["", "made\n"]
+    assert not (folders / "data").exists()
+    folder = next((folders / "cache").glob("stores-*")) / "episodes"
+    assert [f"episodes/{path.name}" for path in folder.iterdir()] == [first.split()[0]]
+
+
+@pytest.mark.usefixtures("local")
+def test_name_of_episodes_depends_on_their_contents() -> None:
+    episodes = hopper_episodes()
+    name = as_dataset(episodes, "Hopper-v5").name
+    assert as_dataset(iter(episodes), "Hopper-v5").name == name == open_dataset(name).name
+    ended = [*episodes[:2], replace(episodes[2], truncated=True)]
+    others = [as_dataset(ended, "Hopper-v5"), as_dataset(episodes, "Hopper-v4"), as_dataset(episodes[:2], "Hopper-v5")]
+    assert len({name, *(other.name for other in others)}) == 4
+
+
+@pytest.mark.usefixtures("local")
+def test_selection_of_a_store_keeps_its_environment_and_spaces() -> None:
+    store = write_store("local/mine", hopper_episodes(), "Hopper-v5")
+    assert as_dataset(store).name == "local/mine"
+    part = as_dataset(store.select(np.array([True, False, True])))
+    assert part.name.startswith("episodes/")
+    assert (part.spec.environment_id, part.spec.action_space) == ("Hopper-v5", store.action_space)
+    assert len(part.store) == 2
+
+
+@pytest.mark.usefixtures("local")
+@pytest.mark.parametrize(
+    ("data", "arguments", "word"),
+    [
+        (FIRST, {}, "environment_id"),
+        (FIRST, {"environment_id": "Hopper-v5", "path": "x.hdf5"}, "path"),
+        ("local/mine", {"environment_id": "Hopper-v5"}, "environment_id"),
+        ("nowhere/x", {}, "nowhere/x"),
+        ("episodes/0123456789abcdef", {}, "episodes/0123456789abcdef"),
+    ],
+)
+def test_data_that_are_no_dataset_raise(data: object, arguments: dict[str, str], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        as_dataset(data, **arguments)
+
+
+@pytest.mark.usefixtures("local")
+def test_scores_of_complete_episodes_are_between_their_returns() -> None:
+    """The lowest return is that of a partial episode, which is dropped: 0 is no random policy's return."""
+    episodes = hopper_episodes()
+    episodes[2].rewards[:] = -100
+    write_store("local/plain", episodes)
+    for partial, count in (("keep", 3), ("drop", 2)):
+        dataset = open_dataset("local/plain", partial=partial)
+        returns = dataset.store.episode_returns
+        assert len(returns) == count
+        assert (dataset.spec.reference_min, dataset.spec.reference_max) == (returns.min(), returns.max())
+        assert dataset.spec.score_meaning == "0 is the data's lowest return, 100 its highest"
+
+
+def test_score_meaning_of_single_tasks_is_not_a_random_policy(tmp_path: Path) -> None:
+    """The references of cube-single are -200 and 0, and episodes of the data are longer than those of evaluation."""
+    episodes = hopper_episodes([(300, False, True)])
+    episodes[0].rewards[:] = -1
+    store = written(tmp_path / "store", episodes, environment_id("cube-single-singletask"))
+    spec = decision_rnn.data.sources.SOURCES["ogbench"].spec("ogbench/cube-single-play-singletask-v0", store)
+    assert spec.reference_min > spec.return_min
+    assert "random" not in spec.score_meaning
+    assert "goal" in spec.score_meaning
+
+
+@pytest.mark.usefixtures("local")
+def test_opening_builds_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_store("local/mine", FIRST, "Hopper-v5")
+    write_store("local/plant", FIRST, "factory/Plant-v0")  # which is not installed
+    assert "factory/Plant-v0" in format_info(open_dataset("local/plant"))
+    monkeypatch.setattr("gymnasium.make", lambda *_, **__: pytest.fail("an environment is built"))
+    dataset = open_dataset("local/mine")
+    assert dataset.spec.action_space == dataset.store.action_space
+    assert dataset.spec.action_space.shape == (3,)

@@ -1,7 +1,9 @@
-"""Minari's datasets: reading, writing, environments, reference scores, concatenation, and the converted store."""
+"""Minari's datasets: reading, writing, environments that are altered or missing, and the converted store."""
 
 import contextlib
+import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +13,39 @@ import h5py
 import minari
 import numpy as np
 import pytest
-from faults import assert_nothing_made, pickled_objects
+from data_files import (
+    assert_equal,
+    assert_nothing_made,
+    edit,
+    pickled_objects,
+    publish,
+    random_episode,
+    rewards_of,
+    specification,
+    written,
+)
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Text
 from minari.data_collector import EpisodeBuffer
 from minari.serialization import serialize_space
-from minari_files import edit, play, publish, specification
-from random_episodes import rewards_of
+from run_config import parse_run
 
+from decision_rnn import Episode, write_store
+from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import dataset_names, open_dataset
-from decision_rnn.data.episode import Episode
+from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.minari import dataset_folder, write_minari
 from decision_rnn.data.spec import spec_of_store
-from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.registry import check_environment
+from decision_rnn.evaluation.evaluate import score
+from decision_rnn.training.checkpoint import last_checkpoint, load_agent
+from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 
 MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"
+REACH = {"id": "FetchReachFlat-v4", "kwargs": {"reward_type": "dense"}, "max_episode_steps": 50}
+ROBOTICS = ["gymnasium-robotics >= 1.3.1"]
 
 pytestmark = [
     pytest.mark.usefixtures("folders"),
@@ -34,102 +53,78 @@ pytestmark = [
 ]
 
 
-def store_of(episodes: list[Episode], folder: Path) -> EpisodeStore:
-    return EpisodeStore.write(folder, episodes, environment_id="Hopper-v5", source={})
+def noise(seed: int = 0, sizes: tuple[int, int] = (11, 3)) -> list[Episode]:
+    generator = np.random.default_rng(seed)
+    kinds = [(1, True, False), (7, False, False), (9, True, True), (4, False, True), (2, False, False)]
+    return [random_episode(generator, kind, sizes) for kind in kinds]
 
 
-def test_local_dataset_has_its_environment_and_references(folders: Path) -> None:
-    episodes = play("Hopper-v5")
-    publish("theirs/random-v3", episodes)
-    store = open_dataset("minari/theirs/random-v3").store
-    assert store.environment_id == "Hopper-v5"
-    assert store.fingerprint == store_of(episodes, folders / "directly").fingerprint
-    spec = open_dataset("minari/theirs/random-v3").spec
+def read(dataset_id: str) -> list[Episode]:
+    return list(open_dataset(f"minari/{dataset_id}").store)
+
+
+def test_local_dataset_has_its_environment_and_references() -> None:
+    publish("theirs/random-v3", noise())
+    dataset = open_dataset("minari/theirs/random-v3")
+    assert_equal(dataset.store, noise())
+    spec = dataset.spec
     assert (spec.environment_id, spec.reference_max, spec.target_returns) == ("Hopper-v5", 3234.3, (3600.0, 1800.0))
     assert "D4RL's for the same task" in spec.comparable
     assert "minari/theirs/random-v3" in dataset_names()
-    publish("theirs/scored-v0", episodes, ref_min_score=5.0, ref_max_score=50.0)
+    publish("theirs/scored-v0", noise(), ref_min_score=5.0, ref_max_score=50.0)
     spec = open_dataset("minari/theirs/scored-v0").spec
     assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
     assert "the dataset's own" in spec.comparable
-    with pytest.raises(InputError, match="--path"):
-        open_dataset("minari/theirs/random-v3", path=folders / "f.hdf5")
 
 
 def test_unknown_task_is_scored_between_its_returns() -> None:
-    episodes = play("Pendulum-v1", 5)
+    episodes = noise(sizes=(3, 1))
     publish("pendulum/random-v0", episodes, "Pendulum-v1")
-    dataset = open_dataset("minari/pendulum/random-v0")
-    spec = dataset.spec
-    returns = sorted(float(e.rewards.astype(np.float32).sum(dtype=np.float64)) for e in episodes)
+    spec = open_dataset("minari/pendulum/random-v0").spec
+    returns = sorted(episode.rewards.sum() for episode in episodes)
     assert (spec.reference_min, spec.reference_max) == pytest.approx((returns[0], returns[-1]))
     assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
-    assert 1 <= abs(returns[0]) / spec.return_scale < 10
-    assert spec.score_meaning == "0 is the data's lowest return, 100 its highest"
+    assert 1 <= max(map(abs, returns)) / spec.return_scale < 10
 
 
-def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:
-    generator = np.random.default_rng(0)
-    kinds = [(1, True, False), (7, False, False), (9, True, True), (4, False, True), (2, False, False)]
-    episodes = [
-        Episode(generator.normal(size=(n + 1, 11)), generator.normal(size=(n, 3)), generator.normal(3, 1, n), *ends)
-        for n, *ends in kinds
-    ]
-    store = store_of(episodes, folders / "store")
-    write_minari("local/copy-v0", store, spec_of_store("local/copy", store))
-    again = open_dataset("minari/local/copy-v0").store
-    assert again.fingerprint == store.fingerprint
-    np.testing.assert_array_equal(rewards_of(again), rewards_of(store))
-
-
-def test_minari_medium_expert_concatenates_medium_and_expert(folders: Path) -> None:
-    medium, expert = play("Hopper-v5", seed=1), play("Hopper-v5", seed=2)
-    publish(MEDIUM, medium)
-    publish(EXPERT, expert)
+def test_medium_expert_concatenates_medium_and_expert() -> None:
+    publish(MEDIUM, noise(1))
+    publish(EXPERT, noise(2))
     store = open_dataset("minari/mujoco/hopper/medium-expert-v0").store
-    assert store.fingerprint == store_of([*medium, *expert], folders / "both").fingerprint
+    assert_equal(store, [*noise(1), *noise(2)])
     assert store.source["minari"] == [MEDIUM, EXPERT]
 
 
-def test_minari_data_of_other_environments_than_the_name_says_raise() -> None:
-    publish(MEDIUM, play("Hopper-v5"))
-    publish(EXPERT, play("Hopper-v4"), "Hopper-v4")
+def test_data_of_other_environments_than_the_name_says_raise() -> None:
+    publish(MEDIUM, noise())
+    edit(publish(EXPERT, noise()), env_spec=specification("Hopper-v4"))
     with pytest.raises(InputError, match="not what its name says"):
         open_dataset("minari/mujoco/hopper/medium-expert-v0")
-    minari.delete_dataset(MEDIUM)
-    publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
-    with pytest.raises(InputError, match="HalfCheetah-v5"):
-        open_dataset(f"minari/{MEDIUM}")
+    for changes in ({"id": "HalfCheetah-v5"}, {"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}):
+        minari.delete_dataset(MEDIUM)
+        edit(publish(MEDIUM, noise()), env_spec=specification(**changes))
+        with pytest.raises(InputError, match="not what its name says"):
+            open_dataset(f"minari/{MEDIUM}")
 
 
-def test_actions_that_agents_are_not_trained_on_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    folder = publish("theirs/switches-v0", play("Hopper-v5"))
-    edit(folder, env_spec=None, action_space=serialize_space(MultiBinary(3)))
-    monkeypatch.setattr("decision_rnn.data.sources.minari.read_minari", lambda dataset_id: pytest.fail("it is read"))
-    with pytest.raises(InputError, match=r"switches-v0.*MultiBinary"):
-        open_dataset("minari/theirs/switches-v0")
-
-
-def test_changed_minari_dataset_is_converted_again(capfd: pytest.CaptureFixture[str]) -> None:
-    publish(MEDIUM, play("Hopper-v5", seed=1))
+def test_changed_dataset_is_converted_again(capfd: pytest.CaptureFixture[str]) -> None:
+    publish(MEDIUM, noise(1))
     first = open_dataset(f"minari/{MEDIUM}").store
     made = (first.path / "manifest.json").stat().st_mtime_ns
     assert open_dataset(f"minari/{MEDIUM}").store.fingerprint == first.fingerprint
     assert (first.path / "manifest.json").stat().st_mtime_ns == made
     minari.delete_dataset(MEDIUM)
     assert open_dataset(f"minari/{MEDIUM}").store.fingerprint == first.fingerprint  # the store outlives it
-    publish(MEDIUM, play("Hopper-v5", seed=2))
+    publish(MEDIUM, noise(2))
     assert open_dataset(f"minari/{MEDIUM}").store.fingerprint != first.fingerprint
     assert "making it again" in capfd.readouterr().err
 
 
-def test_entry_point_in_minari_metadata_is_never_run(folders: Path) -> None:
+def test_entry_point_in_metadata_is_never_run(folders: Path) -> None:
     """gymnasium.make would call os.mkdir here."""
     mark = folders / "mark"
+    folder = publish("theirs/random-v0", noise())
     hostile = specification(entry_point="os:mkdir", kwargs={"path": str(mark)})
-    folder = publish("theirs/random-v0", play("Hopper-v5"))
     edit(folder, env_spec=hostile, observation_space=None, action_space=None)
     spec = open_dataset("minari/theirs/random-v0").spec
     with pytest.raises(InputError, match="with kwargs"):
@@ -140,124 +135,36 @@ def test_entry_point_in_minari_metadata_is_never_run(folders: Path) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "specified",
-    [
-        "garbage",
-        "{}",
-        "[]",
-        7,
-        *('{"id": 5}', '{"id": ["x"]}', '{"id": "os:Hopper-v5"}', '{"id": "a\\nb-v0"}'),
-        "[" * 9999,
-    ],
-)
-def test_minari_dataset_without_usable_environment_raises(specified: Any) -> None:
-    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
+@pytest.mark.parametrize("specified", ["garbage", "{}", 7, '{"id": 5}', '{"id": "os:Hopper-v5"}'])
+def test_dataset_without_usable_environment_raises(specified: Any) -> None:
+    edit(publish("theirs/random-v0", noise()), env_spec=specified)
     with pytest.raises(InputError, match="theirs/random-v0"):
         open_dataset("minari/theirs/random-v0")
 
 
-@pytest.mark.parametrize("specified", [None, ""])
-def test_dataset_without_environment_is_read(specified: Any) -> None:
-    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
+def test_dataset_without_environment_is_read() -> None:
+    edit(publish("theirs/random-v0", noise()), env_spec=None)
     assert open_dataset("minari/theirs/random-v0").store.environment_id is None
-    edit(publish(MEDIUM, play("Hopper-v5", 1)), env_spec=specified)
-    with pytest.raises(InputError, match="it is not what its name says"):
-        open_dataset(f"minari/{MEDIUM}")
-
-
-@pytest.mark.parametrize("changes", [{"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}])
-def test_altered_environment_is_not_the_registered_one(changes: dict[str, Any]) -> None:
-    edit(publish(MEDIUM, play("Hopper-v5", 1)), env_spec=specification(**changes))
-    with pytest.raises(InputError, match=f"Hopper-v5.*{next(iter(changes))}"):
-        open_dataset(f"minari/{MEDIUM}")
-
-
-def test_render_mode_alters_no_environment() -> None:
-    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(kwargs={"render_mode": "rgb_array"}))
-    assert open_dataset("minari/theirs/random-v0").store.environment_id == "Hopper-v5"
-
-
-def test_observations_of_another_size_raise() -> None:
-    episodes = [replace(e, observations=e.observations[:, :5]) for e in play("Hopper-v5")]
-    publish("theirs/random-v0", episodes)
-    with pytest.raises(InputError, match=r"minari/theirs/random-v0 .*episode 0 "):
-        open_dataset("minari/theirs/random-v0")
-
-
-@pytest.mark.parametrize("error", [ImportError("no hub"), ConnectionError(), KeyError("x")])
-def test_failed_download_raises_and_is_tried_again(
-    folders: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def fail(dataset_id: str, force_download: bool) -> None:
-        part = dataset_folder(dataset_id) / "data"
-        part.mkdir(parents=True)
-        (part / "metadata.json").write_text("{")
-        raise error
-
-    monkeypatch.setattr(minari, "download_dataset", fail)
-    with pytest.raises(InputError, match="mujoco/hopper/medium-v0"):
-        open_dataset(f"minari/{MEDIUM}")
-    episodes = play("Hopper-v5")
-    resumed = []
-
-    def fetch(dataset_id: str, force_download: bool) -> None:
-        resumed.append(force_download)
-        shutil.rmtree(folders / "minari" / dataset_id)
-        publish(dataset_id, episodes)
-
-    monkeypatch.setattr(minari, "download_dataset", fetch)
-    assert open_dataset(f"minari/{MEDIUM}").store.num_episodes == 3
-    assert resumed == [True]
-
-
-def test_missing_minari_dataset_is_downloaded_once(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    episodes = play("Hopper-v5")
-    calls = []
-
-    def fetch(dataset_id: str, force_download: bool) -> None:
-        calls.append(dataset_id)
-        print("Downloading")
-        publish(dataset_id, episodes)
-
-    monkeypatch.setattr(minari, "download_dataset", fetch)
-    assert open_dataset(f"minari/{MEDIUM}").store.fingerprint == store_of(episodes, folders / "directly").fingerprint
-    open_dataset(f"minari/{MEDIUM}")
-    assert calls == [MEDIUM]
-    assert list(minari.list_local_datasets()) == [MEDIUM]
-
-
-def test_minari_loads_an_exported_dataset(folders: Path) -> None:
-    store = store_of(play("Hopper-v5"), folders / "store")
-    spec = replace(spec_of_store("local/toy", store), reference_min=-20.0, reference_max=80.0)
-    write_minari("local/toy-v0", store, spec)
-    dataset = minari.load_dataset("local/toy-v0")
-    assert (dataset.total_episodes, dataset.total_steps) == (3, store.steps)
-    for ours, theirs in zip(store, dataset, strict=True):
-        np.testing.assert_array_equal(theirs.observations, ours.observations)
-        np.testing.assert_array_equal(theirs.actions, ours.actions)
-        np.testing.assert_array_equal(theirs.rewards, ours.rewards)
-        last = np.arange(len(ours.rewards)) == len(ours.rewards) - 1
-        np.testing.assert_array_equal(theirs.terminations, last & ours.terminated)
-        np.testing.assert_array_equal(theirs.truncations, last & ours.truncated)
-    assert dataset.recover_environment().spec.id == "Hopper-v5"
-    assert minari.get_normalized_score(dataset, np.array([30.0])) == pytest.approx(0.5)
-    assert list(minari.list_local_datasets()) == ["local/toy-v0"]
 
 
 @pytest.mark.parametrize(
-    "metadata",
-    [{"total_episodes": 4}, {"data_format": "pickle"}, {"total_episodes": "x"}],
+    ("metadata", "match"),
+    [
+        ({"total_episodes": 9}, "bad-v0"),
+        ({"data_format": "pickle"}, "bad-v0"),
+        ({"env_spec": None, "action_space": serialize_space(MultiBinary(3))}, r"bad-v0.*MultiBinary"),
+        ({"observation_space": serialize_space(Box(-1, 1, (5,)))}, r"bad-v0.*episode 0 .*11.*5"),
+    ],
 )
-def test_metadata_that_do_not_fit_the_data_raise(metadata: dict[str, Any]) -> None:
-    edit(publish("theirs/bad-v0", play("Hopper-v5")), **metadata)
-    with pytest.raises(InputError, match="theirs/bad-v0"):
+def test_metadata_that_do_not_fit_the_data_raise(metadata: dict[str, Any], match: str) -> None:
+    edit(publish("theirs/bad-v0", noise()), **metadata)
+    with pytest.raises(InputError, match=match):
         open_dataset("minari/theirs/bad-v0")
 
 
 @pytest.mark.parametrize("fault", ["truncated", "no rewards", "pickle"])
-def test_damaged_minari_data_raise(fault: str) -> None:
-    file = publish("theirs/bad-v0", play("Hopper-v5")) / "main_data.hdf5"
+def test_damaged_data_raise(fault: str) -> None:
+    file = publish("theirs/bad-v0", noise()) / "main_data.hdf5"
     if fault == "truncated":
         file.write_bytes(file.read_bytes()[:-500])
     with h5py.File(file, "a") if fault != "truncated" else contextlib.nullcontext({}) as data:
@@ -270,9 +177,53 @@ def test_damaged_minari_data_raise(fault: str) -> None:
     assert_nothing_made(file.parent)
 
 
+def test_download_is_tried_again_and_made_once(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fail(dataset_id: str, force_download: bool) -> None:
+        part = dataset_folder(dataset_id) / "data"
+        part.mkdir(parents=True)
+        (part / "metadata.json").write_text("{")
+        raise ConnectionError
+
+    def fetch(dataset_id: str, force_download: bool) -> None:
+        calls.append((dataset_id, force_download))
+        shutil.rmtree(folders / "minari" / dataset_id)
+        publish(dataset_id, noise())
+
+    monkeypatch.setattr(minari, "download_dataset", fail)
+    with pytest.raises(InputError, match=MEDIUM):
+        open_dataset(f"minari/{MEDIUM}")
+    monkeypatch.setattr(minari, "download_dataset", fetch)
+    assert_equal(read(MEDIUM), noise())
+    open_dataset(f"minari/{MEDIUM}")
+    assert calls == [(MEDIUM, True)]
+    assert list(minari.list_local_datasets()) == [MEDIUM]
+
+
+def test_exported_dataset_is_loaded_by_minari_and_here(folders: Path) -> None:
+    store = written(folders / "store", noise())
+    store.source["notes"] = []
+    spec = replace(spec_of_store("local/toy", store), reference_min=-20.0, reference_max=80.0)
+    write_minari("local/toy-v0", store, spec)
+    dataset = minari.load_dataset("local/toy-v0")
+    assert (dataset.total_episodes, dataset.total_steps) == (5, store.steps)
+    for ours, theirs in zip(store, dataset, strict=True):
+        for key in ("observations", "actions", "rewards"):
+            np.testing.assert_array_equal(getattr(theirs, key), getattr(ours, key))
+        last = np.arange(len(ours.rewards)) == len(ours.rewards) - 1
+        np.testing.assert_array_equal(theirs.terminations, last & ours.terminated)
+        np.testing.assert_array_equal(theirs.truncations, last & ours.truncated)
+    assert dataset.recover_environment().spec.id == "Hopper-v5"
+    assert minari.get_normalized_score(dataset, np.array([30.0])) == pytest.approx(0.5)
+    again = open_dataset("minari/local/toy-v0").store
+    assert again.fingerprint == store.fingerprint
+    np.testing.assert_array_equal(rewards_of(again), rewards_of(store))
+
+
 def test_dict_observations_are_flattened_as_gymnasium_does() -> None:
     """In the form of Minari's point mazes and Minigrid sets: goals in a Dict, small images, text, numbered actions."""
-    point = gymnasium.spaces.Box(-1, 1, (2,))
+    point = Box(-1, 1, (2,))
     image, heading, mission = Box(0, 255, (3, 3, 3), np.uint8), Discrete(4), Text(20)
     space = Dict(
         {"observation": point, "desired_goal": point, "image": image, "direction": heading, "mission": mission}
@@ -286,9 +237,89 @@ def test_dict_observations_are_flattened_as_gymnasium_does() -> None:
     )
     given = {"observation_space": space, "action_space": Discrete(3)}
     minari.create_dataset_from_buffers("theirs/dict-v0", [buffer], **given)
-    (episode,) = open_dataset("minari/theirs/dict-v0").store
+    (episode,) = read("theirs/dict-v0")
     numbers = Dict({key: entry for key, entry in space.spaces.items() if key != "mission"})
     values = [{key: buffer.observations[key][i] for key in numbers.spaces} for i in range(3)]
     expected = np.array([gymnasium.spaces.flatten(numbers, value) for value in values])
     np.testing.assert_array_equal(episode.observations, expected.astype(np.float32))
     np.testing.assert_array_equal(episode.actions, [[0, 0, 1], [1, 0, 0]])
+
+
+@pytest.fixture
+def absent(folders: Path) -> Path:
+    """The data folder of a Minari dataset whose environment is not installed."""
+    folder = publish("reach/medium-v0", noise(sizes=(3, 1)), "Pendulum-v1")
+    edit(folder, env_spec=json.dumps(REACH), requirements=ROBOTICS)
+    return folder
+
+
+@pytest.mark.usefixtures("absent")
+def test_dataset_is_read_and_exported_without_its_environment() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = open_dataset("minari/reach/medium-v0")
+    assert_equal(dataset.store, noise(sizes=(3, 1)))
+    spec = dataset.spec
+    assert (spec.environment_id, spec.requirements) == ("FetchReachFlat-v4", tuple(ROBOTICS))
+    with pytest.raises(InputError, match=r"'FetchReachFlat-v4'.*'gymnasium-robotics >= 1\.3\.1'"):
+        check_environment(spec.environment_id, spec.requirements)
+    assert ROBOTICS[0] in format_info(dataset)
+    write_minari("copy/reach-v0", dataset.store, spec)
+    again = open_dataset("minari/copy/reach-v0").spec
+    assert (again.fingerprint, again.environment_id) == (spec.fingerprint, spec.environment_id)
+    assert (again.requirements, again.environment_settings) == (spec.requirements, spec.environment_settings)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kwargs": {"g": 9.0}},
+        {"max_episode_steps": 50},
+        {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {"command": "touch mark"}}]},
+    ],
+)
+def test_data_of_an_altered_environment_are_read_not_evaluated(
+    changes: dict[str, Any], absent: Path, folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evaluation would use the registered environment, and its scores would be those of another one."""
+    monkeypatch.chdir(folders)
+    edit(absent, env_spec=specification("Pendulum-v1", **changes))
+    dataset = open_dataset("minari/reach/medium-v0")
+    spec = dataset.spec
+    assert spec.environment_id == "Pendulum-v1"
+    with pytest.raises(InputError, match=f"Pendulum-v1 with {next(iter(changes))}"):
+        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    assert next(iter(changes)) in format_info(dataset)
+    assert not (folders / "mark").exists()
+
+
+@pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])
+def test_training_needs_no_environment_but_evaluation_does(
+    absent: Path, tmp_path: Path, changes: dict[str, str]
+) -> None:
+    edit(absent, env_spec=json.dumps(REACH | changes))
+    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
+    config = parse_run("test", ["minari/reach/medium-v0", *small])[0]
+    name = changes.get("id", REACH["id"])
+    with pytest.raises(InputError, match=name):
+        train(config, output=tmp_path / "evaluated")
+    trained = train(replace(config, evaluation=EvaluationConfig(episodes=0)), output=tmp_path / "run").agent
+    spec = load_agent(last_checkpoint(tmp_path / "run")).provenance
+    assert spec == trained.provenance
+    assert (spec.environment_id, spec.requirements) == (name, tuple(ROBOTICS))
+    with pytest.raises(InputError, match=name):
+        score(trained, EvaluationConfig(episodes=1))
+
+
+def test_environment_registered_with_a_class_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As environments in a user's own module are: JSON cannot name a class."""
+    registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
+    monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
+    store = write_store("local/swing", noise(sizes=(3, 1)), environment_id="Swing-v0")
+    write_minari("swing/x-v0", store, open_dataset("local/swing").spec)
+    spec = open_dataset("minari/swing/x-v0").spec
+    assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
+    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    monkeypatch.setitem(gymnasium.registry, "Swing-v0", replace(registered, kwargs={"g": 3.7}))
+    with pytest.raises(InputError, match="Swing-v0 with kwargs"):
+        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

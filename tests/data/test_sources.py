@@ -1,24 +1,26 @@
-"""Sources of datasets: the registry, and a source from a user's plugin."""
+"""Sources of datasets: the registry, a source from a user's plugin, and malicious names."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from data_files import hopper_episodes
 from guide import example
 
+from decision_rnn import write_store
 from decision_rnn.data.dataset import dataset_names, is_ready, open_dataset
 from decision_rnn.data.sources import SOURCES, Source, register_source
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins
 
-MYSOURCE = example("mysource.py")
+TEXTS = ("", "..", "../../x", "/etc/passwd", "./", "//", "\0", "a\nb", "%s{}$HOME", "é\U0001f4a3", "*", "a/b", ".x")
 
 
 @pytest.fixture
 def mysource(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working folder with mysource.py, whose registration is undone afterwards."""
-    (folders / "mysource.py").write_text(MYSOURCE)
+    (folders / "mysource.py").write_text(example("mysource.py"))
     monkeypatch.chdir(folders)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield folders
@@ -26,7 +28,7 @@ def mysource(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("mysource", None)
 
 
-def test_custom_source_is_registered_by_a_plugin(mysource: Path) -> None:
+def test_custom_source_is_registered_by_a_plugin(mysource: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match=r"unknown dataset 'toy/three': .*--plugins MODULE"):
         open_dataset("toy/three")
     import_plugins(["mysource"])
@@ -39,29 +41,13 @@ def test_custom_source_is_registered_by_a_plugin(mysource: Path) -> None:
     assert float(dataset.spec.normalised(-150.0)) == 100
     with pytest.raises(InputError, match="toy/three"):
         open_dataset("toy/four")
-    with pytest.raises(InputError, match="--path"):
-        open_dataset("toy/three", path="x.hdf5")
-
-
-def test_store_of_custom_source_is_rebuilt_if_its_data_change(
-    mysource: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    import_plugins(["mysource"])
-    assert open_dataset("toy/three").store.num_episodes == 3
-    assert open_dataset("toy/three").store.num_episodes == 3
     assert capfd.readouterr().err == ""
-    sys.modules["mysource"].EPISODES["toy/three"] = 2
+    sys.modules["mysource"].EPISODES["toy/three"] = 2  # it is made again if its data change
     assert open_dataset("toy/three").store.num_episodes == 2
     assert "making it again" in capfd.readouterr().err
 
 
-def test_taken_prefix_is_refused() -> None:
-    with pytest.raises(ValueError, match="local"):
-        register_source(type(SOURCES["local"]))
-    assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "local", "episodes"]
-
-
-def test_source_without_required_members_is_refused() -> None:
+def test_taken_prefix_and_incomplete_class_are_refused() -> None:
     class Half(Source):
         prefix = "half"
 
@@ -70,4 +56,17 @@ def test_source_without_required_members_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"Half .*open"):
         register_source(Half)
-    assert "half" not in SOURCES
+    with pytest.raises(ValueError, match="local"):
+        register_source(type(SOURCES["local"]))
+    assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "local", "episodes"]
+
+
+@pytest.mark.parametrize("prefix", ["", "d4rl/", "minari/", "local/", "standin/", "memory/", "ogbench/", "complete/"])
+def test_hostile_names_raise_and_make_nothing(prefix: str, folders: Path) -> None:
+    for text in TEXTS:
+        with pytest.raises(InputError):
+            open_dataset(prefix + text)
+        if prefix == "local/":
+            with pytest.raises(InputError, match="unknown dataset"):
+                write_store(prefix + text, hopper_episodes())
+    assert list(folders.iterdir()) == []

@@ -1,16 +1,19 @@
-"""Spaces of a dataset: their description, the bounds of actions, and the entries that a mask keeps."""
+"""Spaces as rows of numbers, against `gymnasium.spaces.flatten`; as JSON; and the bounds of actions."""
 
 import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.info import warn_of_actions
+from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spaces import described_spaces, read_spaces
 from decision_rnn.data.spec import DatasetSpec, observation_index, spec_of_store
 from decision_rnn.data.store import EpisodeStore
@@ -18,11 +21,70 @@ from decision_rnn.environments.registry import known_spaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.records import read_record
 
-Write = Callable[..., EpisodeStore]
+NESTED = Dict(
+    goal=Tuple([Discrete(3, start=1), Box(0, 255, (2, 2), np.uint8)]), at=Box(-1, 1, ()), flags=MultiBinary(3)
+)
+SPACES = [Discrete(4), MultiDiscrete([2, 3]), MultiDiscrete([[2, 3], [4, 5]]), Box(-1, 1, (2, 3)), NESTED]
+ORIGIN = np.zeros((2, 2))
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_rows_equal_those_of_gymnasium_and_stand_for_the_values(space: gymnasium.Space[Any]) -> None:
+    space.seed(0)
+    layout, values = Layout.of_space(space, "values"), [space.sample() for _ in range(5)]
+    rows = layout.rows_of(values, "values")
+    np.testing.assert_array_equal(rows, [gymnasium.spaces.flatten(space, value) for value in values])
+    again = layout.values(rows)
+    np.testing.assert_array_equal(layout.rows(again, "values"), rows)
+    assert all(map(layout.holds_one, values))
+    assert not layout.holds_one(again)
+    assert Layout.from_json(layout.to_json()) == layout
+
+
+def test_layout_of_a_vector_environment_takes_its_batched_values() -> None:
+    envs = gymnasium.make_vec("CliffWalking-v1", num_envs=3, vectorization_mode="sync")
+    observations, _ = envs.reset(seed=0)
+    rows = Layout.of_space(envs.single_observation_space, "observations").rows(observations, "observations")
+    np.testing.assert_array_equal(rows, np.eye(48)[observations])
+
+
+def test_layout_leaves_text_out() -> None:
+    layout = Layout.of_space(Dict(mission=Text(5), heading=Discrete(2)), "observations")
+    np.testing.assert_array_equal(layout.rows_of([{"mission": "go", "heading": 1}], "observation"), [[0, 1]])
+    assert layout.names == ["heading, 0", "heading, 1"]
+
+
+UNREADABLE = [
+    Box(0, 255, (84, 84, 3), np.uint8),
+    gymnasium.spaces.Sequence(Discrete(2)),
+    gymnasium.spaces.OneOf([Discrete(2), Discrete(3)]),
+    Dict(mission=Text(5)),
+]
+
+
+@pytest.mark.parametrize("space", UNREADABLE, ids=str)
+def test_layout_of_spaces_that_agents_cannot_read_raises(space: gymnasium.Space[Any]) -> None:
+    with pytest.raises(InputError, match=type(space).__name__):
+        Layout.of_space(space, "observations")
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        ({"at": 0.0, "flags": [0, 0, 0]}, "goal.0"),
+        (np.zeros((9, 9)), "goal.0"),
+        ({"at": 0.0, "flags": [0, 0, 0], "goal": (0, ORIGIN)}, r"goal\.0.* 1 to 3"),
+        ({"at": 0.0, "flags": [0, 0], "goal": (1, ORIGIN)}, r"flags.*\(3,\).*\(2,\)"),
+        ({"at": "here", "flags": [0, 0, 0], "goal": (1, ORIGIN)}, "at.*here"),
+    ],
+)
+def test_value_of_another_space_raises_naming_the_part(value: Any, part: str) -> None:
+    with pytest.raises(InputError, match=f"observation {part}"):
+        Layout.of_space(NESTED, "observations").rows_of([value], "observation")
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path: Path) -> Callable[..., EpisodeStore]:
     """Writes a store of one episode with actions between two numbers; the last entry of each action is constant."""
 
     def write(low: float, high: float, environment_id: str, **source: object) -> EpisodeStore:
@@ -41,32 +103,22 @@ ALTERED = {"environment_settings": {"kwargs": {"frame_skip": 1}, "max_episode_st
 
 
 @pytest.mark.parametrize(
-    ("data", "environment_id", "source", "low", "high"),
+    ("data", "environment_id", "source", "low", "high", "words"),
     [
-        ((-5, 5), "Hopper-v5", {}, [-1] * 3, [1] * 3),  # MuJoCo clips controls to their range
-        ((-0.2, 0.2), "Hopper-v5", {}, [-1] * 3, [1] * 3),
-        ((-0.9, 1.005), UNKNOWN, {}, [-1, -1, 1.005], [1, 1, 1.005]),  # the third never changes
-        ((0, 58), UNKNOWN, {}, [0, 2, 58], [54, 56, 58]),
-        ((-0.4, 0.4), "Hopper-v5", ALTERED, [-1, -1, 0.4], [1, 1, 0.4]),
+        ((-5, 5), "Hopper-v5", {}, [-1] * 3, [1] * 3, ("-1 to 1", "100.0%")),  # MuJoCo clips controls to their range
+        ((-0.2, 0.2), "Hopper-v5", {}, [-1] * 3, [1] * 3, ()),
+        ((-0.9, 1.005), UNKNOWN, {}, [-1, -1, 1.005], [1, 1, 1.005], ("-1 to 1", "entry 2")),
+        ((0, 58), UNKNOWN, {}, [0, 2, 58], [54, 56, 58], ("0 to 58", "range in the data")),
+        ((-0.4, 0.4), "Hopper-v5", ALTERED, [-1, -1, 0.4], [1, 1, 0.4], ("-1 to 1", "entry 2")),
     ],
 )
-def test_action_box_is_the_environments_or_that_of_the_data(write: Write, data, environment_id, source, low, high):
-    box = write(*data, environment_id, **source).action_space
-    np.testing.assert_allclose(box.low, low, rtol=1e-6)
-    np.testing.assert_allclose(box.high, high, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("data", "environment_id", "words"),
-    [
-        ((-0.9, 0.9), "Hopper-v5", ()),
-        ((-0.9, 0.9), UNKNOWN, ("-1 to 1", "entry 2")),
-        ((-5, 5), "Hopper-v5", ("-1 to 1", "100.0%")),
-        ((0, 58), UNKNOWN, ("0 to 58", "range in the data")),
-    ],
-)
-def test_warning_of_actions_names_the_box_and_what_is_clipped(write: Write, data, environment_id, words):
-    warnings = list(warn_of_actions(write(*data, environment_id)))
+def test_action_box_is_the_environments_or_that_of_the_data(
+    write: Callable[..., EpisodeStore], data, environment_id, source, low, high, words
+) -> None:
+    store = write(*data, environment_id, **source)
+    np.testing.assert_allclose(store.action_space.low, low, rtol=1e-6)
+    np.testing.assert_allclose(store.action_space.high, high, rtol=1e-6)
+    warnings = list(warn_of_actions(store))
     assert len(warnings) == bool(words)
     assert all(word in warnings[0] for word in words)
 
@@ -79,7 +131,7 @@ def test_box_of_a_single_number_keeps_its_shape(tmp_path: Path) -> None:
     assert store.action_space == Box(-2, 2, ())
 
 
-def test_spec_round_trips_through_json(write: Write) -> None:
+def test_spec_round_trips_through_json(write: Callable[..., EpisodeStore]) -> None:
     spec = spec_of_store("local/x", write(-5, 5, "Hopper-v5", notes=["one"]))
     again = read_record(json.loads(json.dumps(asdict(spec))), DatasetSpec)
     assert again == spec
@@ -90,18 +142,14 @@ def test_described_dict_keeps_the_order_of_its_entries() -> None:
     """Rows of numbers follow it."""
     space = Tuple([Dict(place=Box(-1, 1, (2,)), heading=Dict(sine=Box(-1, 1, (1,)), cosine=Box(-1, 1, (1,))))])
     read, actions = read_spaces(described_spaces(space, Discrete(2)))
-    assert read == space
+    assert (read, actions) == (space, Discrete(2))
     assert list(read[0]) == ["place", "heading"]
     assert list(read[0]["heading"]) == ["sine", "cosine"]
-    assert actions == Discrete(2)
 
 
 def test_observation_index_of_velocity_mask_is_the_positions() -> None:
     """Hopper's state has 6 positions, the first of which is not observed, and 6 velocities."""
-    index = observation_index("velocity", "Hopper-v5")
-    assert index is not None
-    assert index.dtype == np.int64
-    np.testing.assert_array_equal(index, [0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(observation_index("velocity", "Hopper-v5"), [0, 1, 2, 3, 4])
     assert observation_index("none", "Pendulum-v1") is None
     with pytest.raises(InputError, match="Pendulum-v1"):
         observation_index("velocity", "Pendulum-v1")

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from batches import assert_same
+from data_files import assert_same, written
 
 from decision_rnn.data.episode import Episode
 from decision_rnn.data.store import EpisodeStore
@@ -13,7 +13,7 @@ from decision_rnn.utils.errors import InputError
 
 @pytest.fixture
 def store(episodes: list[Episode], tmp_path: Path) -> EpisodeStore:
-    return EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
+    return written(tmp_path / "store", episodes)
 
 
 def starts_of(batch: Batch, store: EpisodeStore) -> list[int]:
@@ -68,14 +68,9 @@ def test_return_weighting_draws_first_steps_by_the_exponential_of_the_episode_re
     store: EpisodeStore, episodes: list[Episode], weighting: float
 ) -> None:
     """Hong et al. (2023): exp(G / temperature) of returns between 0 and 1, here for every step of an episode."""
-    returns = [episode.rewards.sum() for episode in episodes]
-    low, high = min(returns), max(returns)
-    expected = np.concatenate(
-        [
-            [np.exp(weighting * (g - low) / (high - low))] * len(e.rewards)
-            for g, e in zip(returns, episodes, strict=True)
-        ]
-    )[: 85 - 10 + 1]
+    returns = np.array([episode.rewards.sum() for episode in episodes])
+    weights = np.exp(weighting * (returns - returns.min()) / np.ptp(returns))
+    expected = np.repeat(weights, [len(episode.rewards) for episode in episodes])[: 85 - 10 + 1]
     expected /= expected.sum()
     stream = StepStream(store, context=10, batch_size=500, seed=0, return_weighting=weighting)
     counts = np.bincount(np.concatenate([starts_of(stream.sample(), store) for _ in range(40)]), minlength=76)
@@ -86,7 +81,7 @@ def test_return_weighting_draws_first_steps_by_the_exponential_of_the_episode_re
 def test_return_weighting_of_equal_returns_is_uniform(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     same = [Episode(generator.normal(0, 1, (21, 4)), np.zeros((20, 2), np.float32), np.ones(20), True, False)] * 2
-    store = EpisodeStore.write(tmp_path / "equal", same, environment_id="Toy-v0", source={})
+    store = written(tmp_path / "equal", same)
     batch = StepStream(store, context=20, batch_size=300, seed=0, return_weighting=5.0).sample()
     first = batch.reset[:, 0].float().mean().item()  # 2 of 21 first steps start an episode
     assert first == pytest.approx(2 / 21, abs=4 * (2 / 21 / 300) ** 0.5)
