@@ -101,16 +101,3 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
     done = inline_cli(*command, "--backbone.match_parameters", "30000")
     assert done.returncode == 0, done.stderr
     assert "2 runs, of which 2 are done" in done.stdout
-    resume = [
-        "train",
-        "local/swing",
-        "--output",
-        "out/local-swing/mingru-seed0",
-        "--resume",
-        *small,
-        *ALONE,
-    ]
-    done = inline_cli(*resume, "--backbone.match_parameters", "60k")
-    assert done.returncode == 2
-    assert f"backbone.width {widths[0]}" in done.stderr
-    assert inline_cli(*resume, "--backbone.match_parameters", "0.03m").returncode == 0

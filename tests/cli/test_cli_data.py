@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
-import minari
-import numpy as np
 import pytest
 
 from decision_rnn.cli.main import main
@@ -72,19 +70,6 @@ def test_verify_finds_a_flipped_bit_in_any_file(file: Path, capsys: pytest.Captu
         assert main(verify) == 2
         assert array.name in capsys.readouterr().err
         array.write_bytes(content)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
-def test_exports_keep_the_fingerprint(file: Path, store: EpisodeStore, tmp_path: Path) -> None:
-    export = ["data", "export", NAME, "--path", str(file)]
-    assert main([*export, "--format", "d4rl", "--output", str(tmp_path / "new" / "copy.hdf5")]) == 0
-    assert main([*export, "--format", "minari", "--output", "local/copy-v0"]) == 0
-    assert open_dataset(NAME, path=tmp_path / "new" / "copy.hdf5").store.fingerprint == store.fingerprint
-    assert open_dataset("minari/local/copy-v0").store.fingerprint == store.fingerprint
-    dataset = minari.load_dataset("local/copy-v0")
-    assert (dataset.total_episodes, dataset.total_steps) == (store.num_episodes, store.steps)
-    assert dataset.recover_environment().spec.id == "Hopper-v4"
-    assert minari.get_normalized_score(dataset, np.array([3234.3])) == 1.0
 
 
 def test_partial_drop_is_recorded_and_prevents_a_resume(

@@ -12,6 +12,8 @@ import decision_rnn
 from decision_rnn.cli import COMMANDS
 from decision_rnn.cli.data import ACTIONS
 from decision_rnn.cli.main import main
+from decision_rnn.data.sources.local import write_store
+from decision_rnn.data.store import EpisodeStore
 
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -63,6 +65,12 @@ def test_dashes_and_underscores_are_the_same_in_option_names() -> None:
     config, _ = parse_run("test", words.split())
     assert (config.dataset, config.training.batch_size, config.top_fraction) == ("standin/hopper-medium", 64, 0.5)
     assert config.backbone.init_half_life == 30
+
+
+def test_optional_keys_may_be_null() -> None:
+    words = "--evaluation.target_returns null --path null --training.learning_rate null"
+    config, _ = parse_run("test", ["hopper-medium", *words.split()])
+    assert config.path is config.evaluation.target_returns is config.training.learning_rate is None
 
 
 def test_bare_name_is_announced_with_its_source_first(inline_cli: InlineCLI) -> None:
@@ -123,6 +131,8 @@ import os, sys
 before = dict(os.environ)
 import decision_rnn
 from decision_rnn.cli.main import main
+from decision_rnn.data.sources.local import write_store
+from decision_rnn.data.store import EpisodeStore
 main(["--version"])
 assert "torch" not in sys.modules
 assert dict(os.environ) == before
@@ -140,3 +150,16 @@ def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("key", ["training.batch_size", "training.context", "backbone.width"])
+def test_options_that_need_too_much_memory_print_one_line(
+    key: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
+    write_store("local/mine", store, environment_id="Hopper-v5")
+    options = ["--evaluation.episodes", "0", "--training.steps", "1", "--output", str(tmp_path / "run")]
+    code = main(["train", "local/mine", f"--{key}", str(10**15), *options])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert code == (1 if "not enough memory" in line else 2)
+    assert code == 1 or key in line

@@ -136,23 +136,17 @@ def test_working_folder_is_on_the_path_only_for_plugins(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (None, ["faulty", "No module named"]),
-        ("1 / 0", ["faulty", "division by zero"]),
-        ("raise SystemExit(0)", ["faulty"]),
-        ("def", ["faulty", "syntax"]),
-    ],
+    ("text", "name"), [(None, "No module named"), ("1 / 0", "division by zero"), ("def", "syntax")]
 )
 def test_plugin_that_cannot_be_imported_is_named(
-    inline_cli: Command, tmp_path: Path, text: str | None, words: list[str], monkeypatch: pytest.MonkeyPatch
+    inline_cli: Command, tmp_path: Path, text: str | None, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     if text is not None:
         (tmp_path / "faulty.py").write_text(text)
-    for rest in (["train", "hopper-medium"], ["data", "list"], ["evaluate", "run"]):
-        done = inline_cli(*rest, "--plugins", "faulty")
+    for command in ("train hopper-medium", "data list", "evaluate run"):
+        done = inline_cli(*command.split(), "--plugins", "faulty")
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
-        for word in ("--plugins", *words):
-            assert word in line
+        assert "faulty" in line
+        assert name in line

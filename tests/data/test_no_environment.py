@@ -85,10 +85,7 @@ def test_commands_work_but_those_that_play(
         assert "--evaluation.episodes" not in line  # which would help none of these
 
 
-def test_dataset_is_appended_to_merged_and_exported(robot: EpisodeStore, inline_cli: Command) -> None:
-    write_store("local/other", logs())
-    assert decision_rnn.merge_datasets("local/both", ["local/robot", "local/other"]).store.num_episodes == 6
-    assert write_store("local/other", logs(), append=True).num_episodes == 6
+def test_exported_dataset_names_no_environment(robot: EpisodeStore, inline_cli: Command) -> None:
     with pytest.raises(InputError, match=r"local/robot.*Reacher-v5"):
         write_store("local/robot", logs(), "Reacher-v5", append=True)
     export = ["data", "export", "local/robot", "--format"]

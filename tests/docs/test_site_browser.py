@@ -86,13 +86,3 @@ def test_every_page_fits_needs_no_network_and_passes_axe(
         page.close()
     context.close()
     assert faults == []
-
-
-def test_search_finds_a_page(browser: Any, address: str) -> None:
-    page = browser.new_page()
-    page.set_default_timeout(60_000)
-    page.goto(address, wait_until="networkidle")
-    page.click("input.md-search__input")
-    page.keyboard.type("target error")
-    page.wait_for_selector("a.md-search-result__link[href*='protocol']")
-    page.close()
