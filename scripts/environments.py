@@ -67,7 +67,7 @@ WRAPPED: list[tuple[str, str, Callable[[gymnasium.Env], gymnasium.Env]]] = [
 
 
 def main() -> None:
-    made = provenance(seeds=[0], packages=["onnx", "onnxruntime", "minigrid", "gymnasium-robotics"])
+    sentence = provenance(seeds=[0], packages=["onnx", "onnxruntime", "minigrid", "gymnasium-robotics"])
     import_plugins(PLUGINS)
     names = [*ENVIRONMENTS, *(f"{prefix}-{inner}" for prefix, inner, _ in WRAPPED)]
     for prefix, inner, wrap in WRAPPED:
@@ -82,7 +82,7 @@ def main() -> None:
         "Gymnasium-Robotics' environments. The last column is the action space, or the sentence that says why not. The "
         "agents are trained for 30 steps, so that their scores mean nothing. The last rows are of "
         "environments in wrappers.\n\n" + table(["environment", *STEPS, "observations", "actions"], rows),
-        made,
+        sentence,
     )
 
 

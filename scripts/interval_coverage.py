@@ -270,7 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=10_000, help="draws of one dataset's scores")
     trials = parser.parse_args().trials
-    made = provenance(seeds=[SEED], packages=["scipy"])
+    sentence = provenance(seeds=[SEED], packages=["scipy"])
     few = trials // 10
     makers = {
         "one dataset": (one_dataset, trials),
@@ -282,7 +282,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "coverage.json").write_text(json.dumps({"trials": trials, **tables}, indent=1) + "\n")
     plot(tables["one dataset"])
-    write_report(FOLDER / "README.md", report(tables, trials), made)
+    write_report(FOLDER / "README.md", report(tables, trials), sentence)
 
 
 if __name__ == "__main__":

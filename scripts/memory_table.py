@@ -90,7 +90,7 @@ def main() -> None:
     trials = read_comparison(folder).trials
     commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials))
     seeds = sorted({trial.seed for trial in trials})
-    made = provenance(seeds, notes=f"the agents were made at commit {commits}")
+    sentence = provenance(seeds, notes=f"the agents were made at commit {commits}")
     rows = []
     for trial in trials:
         for length in LENGTHS:
@@ -108,7 +108,7 @@ def main() -> None:
         "at the training lengths a backbone has not learnt the task in so short a training.",
         markdown(summary),
     ]
-    write_report(FOLDER / "README.md", "\n\n".join(text), made)
+    write_report(FOLDER / "README.md", "\n\n".join(text), sentence)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def provenance(seeds: Sequence[int] = (), packages: Sequence[str] = (), notes: s
         notes: What else a reader has to know.
     """
     command = shlex.join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-    parts = [
+    entries = [
         f"Made by `{command}` at commit {commit()}",
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}" if seeds else "",
         describe_hardware(hardware()),
@@ -34,7 +34,7 @@ def provenance(seeds: Sequence[int] = (), packages: Sequence[str] = (), notes: s
         describe_versions(versions((*PACKAGES, *packages))),
         notes,
     ]
-    return "; ".join(part for part in parts if part) + "."
+    return "; ".join(filter(None, entries)) + "."
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -42,7 +42,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
-def write_report(path: Path, text: str, made: str) -> None:
-    """Write a Markdown report that ends with what made it."""
+def write_report(path: Path, text: str, sentence: str) -> None:
+    """Write a Markdown report that ends with how it was made, the sentence of `provenance`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text.rstrip()}\n\n{made}\n")
+    path.write_text(f"{text.rstrip()}\n\n{sentence}\n")

@@ -96,7 +96,7 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
 
 
 def main() -> None:
-    made = provenance(seeds=[0])
+    sentence = provenance(seeds=[0])
     rows, observations, returns = [], [], {}
     for name in REFERENCE["datasets"]:
         dataset = open_dataset(name)
@@ -116,7 +116,7 @@ def main() -> None:
         f"## Observations\n\nD4RL's are those of {REFERENCE['source of observations']}.",
         *observations,
     ]
-    write_report(FOLDER / "README.md", "\n\n".join(sections), made)
+    write_report(FOLDER / "README.md", "\n\n".join(sections), sentence)
 
 
 if __name__ == "__main__":

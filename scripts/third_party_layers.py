@@ -108,11 +108,11 @@ class TorchAttention(Wrapped):
 
     def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past, time = self.WINDOW - 1, x.shape[1]
-        seen, there = torch.cat([state[0], x], dim=1), torch.cat([state[1], x.new_ones(x.shape[:2])], dim=1)
+        inputs, there = torch.cat([state[0], x], dim=1), torch.cat([state[1], x.new_ones(x.shape[:2])], dim=1)
         distance = torch.arange(time)[:, None] + past - torch.arange(past + time)
         hidden = ((distance < 0) | (distance > past))[None] | (there == 0)[:, None]
-        y, _ = self.layer(x, seen, seen, attn_mask=hidden.repeat_interleave(self.HEADS, 0), need_weights=False)
-        return y, (seen[:, -past:], there[:, -past:])
+        y, _ = self.layer(x, inputs, inputs, attn_mask=hidden.repeat_interleave(self.HEADS, 0), need_weights=False)
+        return y, (inputs[:, -past:], there[:, -past:])
 
 
 class PytorchMinGRU(Wrapped):
@@ -285,7 +285,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable()
     packages = sorted({layer.package for layer in LAYERS} - {"torch"})
-    made = provenance(packages=packages, notes="random numbers are seeded in check_mixer")
+    sentence = provenance(packages=packages, notes="random numbers are seeded in check_mixer")
     torch.set_num_threads(1)
     reports = {}
     for layer in LAYERS:
@@ -294,8 +294,8 @@ def main() -> None:
         reports[f"{layer.package} {layer.name}"] = layer, failures
         print(layer.package, layer.name, failures, flush=True)
     data = {name: failures for name, (_, failures) in reports.items()}
-    write_report(FOLDER / "README.md", text(reports), made)
-    (FOLDER / "layers.json").write_text(f"{json.dumps({'made': made, 'layers': data}, indent=1)}\n")
+    write_report(FOLDER / "README.md", text(reports), sentence)
+    (FOLDER / "layers.json").write_text(f"{json.dumps({'made': sentence, 'layers': data}, indent=1)}\n")
 
 
 if __name__ == "__main__":

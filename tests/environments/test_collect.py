@@ -76,8 +76,8 @@ def test_episodes_are_the_same_for_any_number_of_processes(
     Path("played").unlink()
     loaded = list(collect(recipe, one, False, 2))
     assert recipe.episodes is None or not marks()  # all were saved
-    for others in (list(collect(recipe, two, False, 2)), loaded):
-        np.testing.assert_equal([vars(episode) for episode in others], [vars(episode) for episode in episodes])
+    for again in (list(collect(recipe, two, False, 2)), loaded):
+        np.testing.assert_equal([vars(episode) for episode in again], [vars(episode) for episode in episodes])
     lengths = [len(episode.rewards) for episode in episodes]
     assert len(episodes) == count if count else sum(lengths[:-1]) < 50 <= sum(lengths)
 
