@@ -10,7 +10,7 @@ from decision_rnn.deploy.browser import Subject, server, write_page
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.evaluate import evaluation_environment
 from decision_rnn.evaluation.policies import find_subject, load_subject
-from decision_rnn.evaluation.tables import format_return
+from decision_rnn.evaluation.results import format_return
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.evaluation.video import film, watch
 from decision_rnn.utils.messages import counted

@@ -86,8 +86,11 @@ class EnvironmentActor(ActingLoop[ActingState]):
         config, agent = trained.config, trained.agent
         settings = evaluation_settings(config.evaluation, inference=inference, window=window)
         agent.check_acting(settings.actions, settings.inference)
-        self._config, self._agent = config, prepare_to_act(agent)
-        self._window, self._sample = window_of(settings), settings.actions == "sampled"
+        self._agent, self._window, self._sample = (
+            prepare_to_act(agent),
+            window_of(settings),
+            settings.actions == "sampled",
+        )
         self.condition_values: Tensor | None = None
         self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
         # An agent with an observation mask knows only the minimum size of an observation.
@@ -95,13 +98,8 @@ class EnvironmentActor(ActingLoop[ActingState]):
         self.limited = config.condition_options.limited
         super().__init__(default_return(config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:
+            check_target(config)
             self.reset(target_return)
-
-    def reset(self, target_return: ArrayLike | None = None, done: ArrayLike | None = None) -> None:
-        """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning."""
-        if target_return is not None:
-            check_target(self._config)
-        super().reset(target_return, done)
 
     @torch.inference_mode()
     def initial_state(self, environments: int) -> ActingState:

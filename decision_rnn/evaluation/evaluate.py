@@ -124,12 +124,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     """Play the episodes of an evaluation on the CPU. The result is the same for any number of processes.
 
     An agent on a GPU is copied to the CPU: a checkpoint's score must not depend on where it was trained, and most of
-    the time is spent in the environments, which run on all cores.
-
-    Args:
-        policy: The agent, on any device, or an exported policy.
-        settings: Number of episodes, target returns and protocol.
-        processes: Number of processes; if left out, one for every core that this process may use.
+    the time is spent in the environments, which run on all cores, or in `processes`.
 
     Raises:
         InputError: If a metric is unknown, or the run needs modules that have not been imported.
@@ -137,7 +132,8 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     """
     config, metrics = policy.config, metrics_named(settings.metrics)
     environment_id = evaluation_environment(settings, policy.provenance)
-    actor, cost = actor_of(policy, settings), None
+    cost: tuple[float | None, int | None] = None, None
+    actor = actor_of(policy, settings)
     if isinstance(policy, TrainedAgent):
         check_plugins(config.plugins, f"this run of {policy.provenance.name}")
         parameters = count_parameters(policy.agent), count_parameters(policy.agent.backbone)
@@ -175,8 +171,8 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         commit=commit(),
         versions=versions(PACKAGES),
         hardware=hardware(),
-        action_microseconds=cost and round(cost[0], 1),
-        state_bytes=cost and cost[1],
+        action_microseconds=cost[0],
+        state_bytes=cost[1],
         jobs=jobs_at_a_time(),
     )
 
@@ -219,18 +215,14 @@ def action_cost(actor: ActingLoop[ActingState], observation_dim: int) -> tuple[f
             begun = time.perf_counter()
             _, state = actor.step(*inputs, state)
             times.append(time.perf_counter() - begun)
-    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())
+    return round(statistics.median(times) * 1e6, 1), sum(part.numel() * part.element_size() for part in state.flatten())
 
 
 def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
-    """The id of the environment that agents trained on these data are evaluated in.
-
-    Raises InputError, with a remedy, if it cannot be made here, or has observations or actions of other sizes.
-    """
-    if settings.environment_id is None:
-        environment_id = check_environment(data.environment_id, data.requirements, data.environment_settings)
-    else:
-        environment_id = check_environment(settings.environment_id)
+    """The id of the environment that agents trained on these data are evaluated in; InputError, with a remedy, if it
+    cannot be made here, or has observations or actions of other sizes."""
+    own = data.environment_id, data.requirements, data.environment_settings
+    environment_id = check_environment(settings.environment_id) if settings.environment_id else check_environment(*own)
     spaces = (data.observation_space, data.action_space), environment_spaces(environment_id)
     for kind, *pair in zip(("observations", "actions"), *spaces, strict=True):
         trained, other = (Layout.of_space(space, kind).size for space in pair)

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from decision_rnn.utils.errors import InputError, did_you_mean
 
@@ -34,10 +34,8 @@ class Metric(ABC):
 METRICS: dict[str, type[Metric]] = {}
 """All registered metrics, by name."""
 
-MetricClass = TypeVar("MetricClass", bound=type[Metric])
 
-
-def register_metric(metric: MetricClass) -> MetricClass:
+def register_metric(metric: type[Metric]) -> type[Metric]:
     """Class decorator: register a metric under its `name`, for `evaluation.metrics`, in place of any other."""
     METRICS[metric.name] = metric
     return metric
@@ -64,8 +62,7 @@ class Success(Metric):
     def step(
         self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> float:
-        unknown = math.nan if terminated or truncated else 0.0
-        return info.get("success", info.get("is_success", unknown))
+        return info.get("success", info.get("is_success", math.nan if terminated or truncated else 0.0))
 
 
 @register_metric
@@ -81,6 +78,5 @@ class LastEpisodes(Metric):
     def step(
         self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> float:
-        if "episode_return" in info:
-            self.returns.append(info["episode_return"])
+        self.returns.extend([info["episode_return"]] if "episode_return" in info else [])
         return sum(self.returns) / max(1, len(self.returns))

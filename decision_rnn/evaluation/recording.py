@@ -1,6 +1,7 @@
 """Records the episodes of a policy or an agent as a dataset."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -104,49 +105,40 @@ def record(
         act = _acting(policy, environment, target_return, seed)
         if max_episode_steps is None and (limit := step_limit(environment)) is not None:
             warn(f"the environment has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
-        interruption = stack.enter_context(Interruption(patient=True))
-        played = play(environment, act, seed, max_episode_steps)
-        finished = FinishedEpisodes(take(played, episodes, steps, "recording"), interruption)
+        interruption, errors = stack.enter_context(Interruption(patient=True)), list[BaseException]()
+        played = take(play(environment, act, seed, max_episode_steps), episodes, steps, "recording")
         store = write_store(
             name,
-            finished,
+            _until_error(played, interruption, errors),
             None if spec is None else spec.id,
             environment_settings=settings,
             append=append,
             observation_space=environment.observation_space,
             action_space=environment.action_space,
         )
-    if finished.error is not None:
-        warn(f"the recording broke off: {counted(finished.count, 'finished episode')} written to {store.path}")
-        raise finished.error
+    if errors:
+        warn(f"the recording broke off: {store.path} has {counted(store.num_episodes, 'finished episode')}")
+        raise errors[0]
     return open_dataset(name)
 
 
-class FinishedEpisodes:
-    """Episodes as they are played, up to the first error or Ctrl-C, which `error` holds, or which is raised if none is
-    finished."""
-
-    def __init__(self, episodes: Iterator[Episode], interruption: Interruption) -> None:
-        self.episodes, self.interruption = episodes, interruption
-        self.error: BaseException | None = None
-        self.count = 0
-
-    def __iter__(self) -> Iterator[Episode]:
-        while True:
-            try:
-                requested = self.interruption.requested
-                episode = None if requested else self.interruption.call(partial(next, self.episodes, None))
-                if self.interruption.requested:
-                    raise KeyboardInterrupt
-            except BaseException as error:
-                if not self.count:
-                    raise
-                self.error = error
-                return
-            if episode is None:
-                return
-            self.count += 1
-            yield episode
+def _until_error(
+    episodes: Iterator[Episode], interruption: Interruption, errors: list[BaseException]
+) -> Iterator[Episode]:
+    """Episodes up to the first error or Ctrl-C, which goes to `errors`, or is raised if none is finished."""
+    for finished in itertools.count():
+        try:
+            episode = None if interruption.requested else interruption.call(partial(next, episodes, None))
+            if interruption.requested:
+                raise KeyboardInterrupt
+        except BaseException as error:
+            if not finished:
+                raise
+            errors.append(error)
+            return
+        if episode is None:
+            return
+        yield episode
 
 
 def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: int) -> Act:

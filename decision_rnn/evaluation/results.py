@@ -8,6 +8,7 @@ protocol. Results with different keys have different files, with a hash of the k
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -21,9 +22,8 @@ from scipy import stats
 from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting, window_of
-from decision_rnn.evaluation.tables import align, format_number, format_return
 from decision_rnn.evaluation.targets import evaluated_returns
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn
 from decision_rnn.utils.parsing import AUTO, TargetReturn, format_target
@@ -68,9 +68,6 @@ class Protocol:
         values["target_returns"] = evaluated_returns(settings, data, config) if config.takes_target else (None,)
         values["metrics"] = tuple(dict.fromkeys(settings.metrics))
         return cls(**values)
-
-    def __str__(self) -> str:
-        return describe_acting(self.window, self.actions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +115,7 @@ class TargetResult:
         return "BC" if self.target_return is None else format_target(self.target_return)
 
     def notes(self, data: DatasetSpec) -> Iterator[str]:
-        """Lines below the table: the scores of an environment's tasks, the interval of a success rate, and how often
-        the condition's limit lowered the return-to-go."""
+        """Lines below the table: scores by task, the interval of a success rate, how often the condition is limited."""
         if self.task_scores:
             scores = ", ".join(f"{score:.1f}" for score in self.task_scores)
             yield f"{self.name}: tasks 1 to {len(self.task_scores)} score {scores}"
@@ -132,9 +128,8 @@ class TargetResult:
             )
         if self.limited:
             steps = "every step" if self.target_return == AUTO else f"{self.limited:.0%} of the steps"
-            yield (
-                f"{self.name}: return-to-go limited in {steps}, at first to {self.initial_return_to_go:,.4g} on average"
-            )
+            limit = f"{self.initial_return_to_go:,.4g}"
+            yield f"{self.name}: return-to-go limited in {steps}, at first to {limit} on average"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +163,8 @@ class Measurements:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Measurements):
-    """One evaluation of one checkpoint of a run, which `config` describes, trained on `dataset`.
-
-    `environment_steps` is the total of all episodes, `schema` the version of the file format.
-    """
+    """One evaluation of one checkpoint of a run; `environment_steps` is the total of all episodes, `schema` the version
+    of the file format."""
 
     config: SavedConfig
     dataset: DatasetSpec
@@ -199,36 +192,39 @@ class Result(Measurements):
 
     def __str__(self) -> str:
         """The table that commands print."""
-        data, protocol = self.dataset, self.protocol
-        per_target = " of BC" if protocol.target_returns == (None,) else " per target"
-        title = (
-            f"{self.config.backbone.name} on {data.name}, step {self.step}, "
-            f"{counted(protocol.episodes, 'episode')}{per_target}, {protocol}, "
-            f"{protocol.environment_id or data.environment_id}"
-        )
-        spread = "± is one standard deviation over episodes; " if protocol.episodes > 1 else ""
-        notes = [note for target in self.targets for note in target.notes(data)]
-        lines = [title, *self._table(), f"{spread}score {data.score_meaning}", *notes, data.comparable]
-        return "\n".join([*filter(None, lines), *data.notes, *self.remarks])
-
-    def _table(self) -> list[str]:
-        """A row for every target return, and one for the data."""
-        data, metrics, spread = self.dataset, self.protocol.metrics, self.protocol.episodes > 1
+        data, protocol, targets = self.dataset, self.protocol, self.targets
+        spread, environment_id = protocol.episodes > 1, protocol.environment_id or data.environment_id
+        played = f"{counted(protocol.episodes, 'episode')} {'of BC' if targets[0].name == 'BC' else 'per target'}"
+        acting = describe_acting(protocol.window, protocol.actions)
+        title = f"{self.config.backbone.name} on {data.name}, step {self.step}, {played}, {acting}, {environment_id}"
 
         def cell(mean: float, sd: float, text: Callable[[float], str]) -> str:
             return f"{text(mean)} ± {text(sd)}" if spread else text(mean)
 
         to_text = partial(format_return, data=data, least=1)
-        rows = [("target", "return", "normalised score", "length", *metrics, "")]
-        for target in self.targets:
+        rows = [("target", "return", "normalised score", "length", *protocol.metrics, "")]
+        for target in targets:
             place = {None: "", True: "inside the data", False: "beyond the data"}[target.in_range]
             returns = cell(target.return_mean, target.return_sd, to_text)
             scores = cell(target.score_mean, target.score_sd, "{:.1f}".format)
-            measured = (cell(target.metrics[name].mean, target.metrics[name].sd, format_number) for name in metrics)
+            measured = [cell(metric.mean, metric.sd, "{:.4g}".format) for metric in target.metrics.values()]
             place = "the data's best" if target.target_return == data.return_max else place
             rows.append((target.name, returns, scores, f"{target.length_mean:.0f}", *measured, place))
-        empty = [""] * (len(metrics) + 2)
-        return align([*rows, ("(the data)", to_text(data.return_mean), f"{data.score_mean:.1f}", *empty)])
+        empty = [""] * (len(protocol.metrics) + 2)
+        rows.append(("(the data)", to_text(data.return_mean), f"{data.score_mean:.1f}", *empty))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
+        scale = f"{'± is one standard deviation over episodes; ' * spread}score {data.score_meaning}"
+        notes = [note for target in targets for note in target.notes(data)]
+        return "\n".join(filter(None, [title, *table, scale, *notes, data.comparable, *data.notes, *self.remarks]))
+
+
+def format_return(value: float, data: DatasetSpec, least: int = 0) -> str:
+    """A return with as many decimals as the range of the data's returns asks for, at least `least`: none for returns in
+    the thousands, two between 0 and 1."""
+    spread = data.return_max - data.return_min
+    places = max(least, 2 - math.floor(math.log10(spread))) if spread > 0 else least
+    return f"{value:.{places}f}"
 
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
@@ -263,9 +259,9 @@ def write_result(run: Path, result: Result) -> Path:
     try:
         with new_file(path) as new:
             new.write_text(json.dumps(result.to_dict(), indent=2) + "\n")
-    except OSError as error:
+    except OSError:
         print(result, flush=True)
-        raise cannot_write(path, error) from None
+        raise
     return path
 
 

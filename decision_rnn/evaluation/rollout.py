@@ -24,9 +24,8 @@ from decision_rnn.utils.workers import parallel_map
 ROUNDING = 1e-4
 """The relative difference up to which a return-to-go, a sum of up to thousands of float32 rewards, is the same."""
 GROUP = 50
-"""The most episodes that are stepped as one batch, unless an environment asks for fewer. Groups should be large, since
-part of an action's cost does not depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be
-shared equally by two cores."""
+"""The most episodes that are stepped as one batch, unless an environment asks for fewer: many, since half of the
+cost of an action does not depend on the batch size, but 100 episodes must be shared equally by two cores."""
 EPISODE = (
     ("return", np.float64),  # undiscounted sum of rewards
     ("length", np.int64),  # steps
@@ -39,11 +38,8 @@ EPISODE = (
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch with one thread inside the block.
-
-    One step of a small network is too little work to share between threads: on a busy machine, waiting for each other
-    has been seen to make it a hundred times slower.
-    """
+    """Run torch with one thread inside the block: one step of a small network is too little work to share, and on busy
+    machines threads that wait for each other make it up to a hundred times slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -53,11 +49,8 @@ def one_thread() -> Iterator[None]:
 
 
 def episode_groups(count: int, environment_id: str) -> list[range]:
-    """The numbers of the episodes of a target return that are stepped together, out of `count`.
-
-    They depend only on the number of episodes and the environment, since the last digits of an action depend on its
-    batch.
-    """
+    """The numbers of a target's episodes that are stepped together, out of `count`. They depend on nothing else but the
+    environment, since the last digits of an action depend on its batch."""
     groups = math.ceil(count / episodes_at_once(environment_id, GROUP))
     return [range(first, count, groups) for first in range(groups)]
 
@@ -81,10 +74,6 @@ def rollout(
 
     Args:
         actor: The agent; it is pickled where there is more than one process.
-        environment_id: Gymnasium id of the environment.
-        target_returns: Target returns.
-        episodes: Episodes per target return.
-        seed: Seed of the first episode.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
         limits: The largest number of steps of an episode, and that of the longest in the data, as for `step_limit`.
@@ -132,9 +121,8 @@ class GroupPolicy:
     def __call__(self, observations: list[Any], rewards: np.ndarray, remaining: np.ndarray | None) -> Any:
         if remaining is not None:  # the others are over
             self.targets, self.first = self.targets[remaining], self.first[remaining]
-            tensors = isinstance(self.state, ActingState)
-            rows = torch.from_numpy(remaining) if tensors else remaining
-            self.state = self.state.select(rows) if tensors else [part[rows] for part in self.state]
+            tensors, rows = isinstance(self.state, ActingState), torch.from_numpy(remaining)
+            self.state = self.state.select(rows) if tensors else [part[remaining] for part in self.state]
         values = self.observation_layout.rows_of(observations, "the observation").astype(np.float32, copy=False)
         inputs = values, rewards.astype(np.float32), self.first, self.targets
         actions, self.state = self.actor.step(*inputs, self.state)
@@ -152,11 +140,8 @@ def play_group(
     group: tuple[float, Sequence[int]],
     ended: Callable[[int], object],
 ) -> np.ndarray:
-    """Play a group of episodes as one batch, (episodes,) with these fields.
-
-    `group` has the target return and each episode's seed, the first of which is also that of torch's generator, with
-    which an actor may sample. `ended` is called with the number of episodes that have just ended.
-    """
+    """Play a group of episodes, of a target return and seeds, as one batch; (episodes,) with these fields. The first
+    seed is also that of torch's generator. `ended` is called with the number of episodes that have just ended."""
     target, seeds = group
     played, measured = np.zeros(len(seeds), fields), [[metric() for metric in metrics] for _ in seeds]
     played["return_to_go"] = np.nan

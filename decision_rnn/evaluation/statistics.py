@@ -90,12 +90,9 @@ def standard_error(scores: np.ndarray, episodes: int | None = None) -> float:
 def deviation_over_seeds(per_episode: Sequence[Scores]) -> tuple[float, float] | None:
     """Standard deviation of the seeds' scores, and an estimate of it without the part due to chance in their episodes.
 
-    A two-way analysis of variance without replication: episode i begins the same for every seed, so the effect of an
-    episode that all seeds share does not set them apart. The mean square of the residuals over the number of episodes
-    is what chance adds to the variance of the seeds' means. None for a single seed or a single episode per seed.
-
-    Args:
-        per_episode: Scores of the episodes of each seed, (episodes,), with equal numbers of episodes.
+    A two-way analysis of variance without replication: episode i begins the same for every seed. The mean square of the
+    residuals over the number of episodes is what chance adds to the variance of the seeds' means. None for a single
+    seed or a single episode per seed. `per_episode` is (seeds, episodes).
     """
     scores = np.asarray(per_episode, np.float64)
     if min(scores.shape) < 2:
@@ -113,9 +110,8 @@ def compare_seeds(
     """The difference of a variant from another one on the same dataset, by Welch's t test; `episodes` of both as in
     `summarise_seeds`.
 
-    Runs with the same seed are not paired: a seed determines the order of the data and the initial weights, whose
-    number and shape differ between variants, so that such runs have too little in common to be worth half the degrees
-    of freedom.
+    Runs with the same seed are not paired: a seed determines the initial weights, whose number and shape differ between
+    variants, so that such runs have too little in common to be worth half the degrees of freedom.
     """
     pair = np.asarray(scores, np.float64), np.asarray(others, np.float64)
     difference = float(pair[0].mean() - pair[1].mean())
@@ -137,9 +133,9 @@ def compare_variants(
     p-values are adjusted by Holm's method for the number of tests: if no variant differs from the reference, none is
     said to differ in 95% of cases. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
     """
-    counts = episodes or {}
+    counts, others = episodes or {}, scores[reference]
     differences = {
-        label: compare_seeds(values, scores[reference], (counts.get(label), counts.get(reference)))
+        label: compare_seeds(values, others, (counts.get(label), counts.get(reference)))
         for label, values in scores.items()
         if label != reference
     }
@@ -165,12 +161,10 @@ def interquartile_mean(scores: Scores) -> float:
 def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> SeedScores:
     """The interquartile mean over datasets and seeds, given by dataset, with an interval from the stratified bootstrap.
 
-    There is no interval with fewer datasets than `FEWEST_DATASETS`, fewer runs than `FEWEST_RUNS`, or a dataset with
-    fewer seeds than `FEWEST_FOR_INTERVAL`.
-
     As in rliable, every run counts the same, and the bootstrap resamples runs within their dataset. rliable's
     percentile interval is too narrow for few seeds: the variance of a resampled dataset is (seeds - 1)/seeds of what it
-    should be, and the quantiles are those of a normal distribution. Here it is the score ± `half_width`.
+    should be, and the quantiles are those of a normal distribution. Here it is the score ± `half_width`, or none with
+    fewer datasets, runs or seeds than `FEWEST_DATASETS`, `FEWEST_RUNS` and `FEWEST_FOR_INTERVAL`.
     """
     datasets = [np.asarray(values, np.float64) for values in scores.values()]
     runs = [len(values) for values in datasets]
@@ -201,8 +195,7 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
     both are given. There is no interval if a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
 
     The distances of the ends of the datasets' intervals (`improvement_interval`) from the estimates are added in
-    squares (Zou and Donner, 2008). The interval of the stratified bootstrap, used in the paper, has length zero where
-    all runs of one variant are higher than all runs of the other.
+    squares (Zou and Donner, 2008). The paper's bootstrap has length zero where all runs of one are the higher ones.
     """
     pairs = [(scores[name], others[name]) for name in scores]
     probabilities = np.array([probability_of_improvement(*pair) for pair in pairs])
@@ -216,11 +209,7 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
 
 def improvement_p_value(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> float:
     """Two-sided p-value that the probability of `compare_over_datasets` is one half: the rank-sum test stratified by
-    dataset, where every dataset has the same weight.
-
-    The normal approximation with the variance of Mann and Whitney's U under the null hypothesis, (m + n + 1) / 12mn for
-    m and n runs without ties.
-    """
+    dataset, with equal weights, by the normal approximation with Mann and Whitney's variance, (m + n + 1) / 12mn."""
     pairs = [(scores[name], others[name]) for name in scores]
     excess = sum(probability_of_improvement(*pair) - 0.5 for pair in pairs)
     variance = sum((len(a) + len(b) + 1) / (12 * len(a) * len(b)) for a, b in pairs)
@@ -255,13 +244,9 @@ def improvement_interval(probability: float, runs: int, others: int) -> tuple[fl
 def target_error(targets: Sequence[float], returns: Sequence[np.ndarray], data_range: tuple[float, float]) -> float:
     """Mean distance of the median return from the target return, in % of the data's range of returns.
 
-    An agent that achieves the middle of the range for every target has about 20 for the five targets of a comparison,
-    and 25 for very many. Distances are divided by the range rather than by the target, which may be 0 or negative.
-
-    Args:
-        targets: Target returns inside the data's range; beyond it, extrapolation would be measured instead.
-        returns: For every target the returns of its episodes, each (episodes,).
-        data_range: The lowest and the highest return of an episode in the data, which differ.
+    `targets` are inside this range, and `returns` are those of each target's episodes, (episodes,). An agent that
+    achieves the middle of the range for every target has about 20 for the five targets of a comparison. Distances are
+    divided by the range rather than by the target, which may be 0 or negative.
     """
     distances = np.abs([np.median(values) for values in returns] - np.asarray(targets))
     return float(100 * distances.mean() / (data_range[1] - data_range[0]))

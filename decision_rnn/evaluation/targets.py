@@ -44,9 +44,8 @@ def evaluated_returns(settings: EvaluationConfig, data: DatasetSpec, config: Run
     """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
     data's best; of an agent that sees a limited return-to-go, `AUTO` and those of the paper's that are inside the data.
 
-    No single default suits every dataset: the paper's targets may exceed every return in the data, and then their
-    scores measure extrapolation. The score at the data's best shows how much of the score is due to the target. An
-    agent that sees a limited return-to-go sees both as the limit, as it does `AUTO`.
+    The paper's targets may exceed every return in the data, and then their scores measure extrapolation: that at the
+    data's best shows how much of the score is due to the target. With a limit both are seen as it, as is `AUTO`.
     """
     paper = paper_returns(settings, data, [config])
     capped = capped_as_best(max(paper, default=-math.inf), data, config)
@@ -64,22 +63,16 @@ def default_return(config: RunConfig, data: DatasetSpec) -> float | None:
 
 
 def check_target(config: RunConfig, target: object = None, name: str = "the agent") -> None:
-    """Raise InputError if an agent takes no target return, or if the target is `AUTO` and nothing limits what it
-    sees."""
-    if not config.takes_target:
-        fault = "clones its data and takes no target return: leave it out"
-    elif target == AUTO and not config.condition_options.limited:
-        fault = "needs a limited condition for the target auto, such as condition.rtg_quantile above 0"
-    else:
-        return
-    raise InputError(f"{name} {fault}")
+    """Raise InputError if an agent takes no target return, or if the target is `AUTO` and nothing limits it."""
+    limited = config.takes_target and (target != AUTO or config.condition_options.limited)
+    remedy = "set condition.rtg_quantile above 0" if config.takes_target else "it clones its data: leave it out"
+    if not limited:
+        raise InputError(f"{name} takes no target return{' auto' * config.takes_target}: {remedy}")
 
 
 def spread_targets(low: float, high: float, count: int) -> tuple[float, ...]:
-    """Target returns spread evenly inside a range, without its ends, which differ.
-
-    Target i of `count` is low + i (high - low) / (count + 1), rounded to a decimal place of at most a tenth of the
-    distance between two targets, so that it is easy to read and type.
+    """Target returns spread evenly inside a range, without its ends, which differ: low + i (high - low) / (count + 1),
+    rounded to a decimal place of at most a tenth of the distance between two, so that they are easy to read and type.
     """
     distance = (high - low) / (count + 1)
     places = 1 - math.floor(math.log10(distance))
@@ -99,11 +92,9 @@ def describe_few(targets: Sequence[float], returns: np.ndarray) -> str | None:
     """A warning if too few of the training episodes, with these returns, reach some target returns; None otherwise."""
     enough = max(MIN_SHARE * len(returns), min(MIN_EPISODES, ENOUGH_SHARE * len(returns)))
     few = [f"{target:g}" for target in targets if target != AUTO and int((returns >= target).sum()) < enough]
-    if not few:
-        return None
     often = np.quantile(returns, 1 - ENOUGH_SHARE, method="lower")
-    return (
+    text = (
         f"scores at {', '.join(few)} would be based on little or nothing in the data: compare with that at the data's "
-        f"best, or choose lower targets with --evaluation.target_returns, such as [{often:g}], which "
-        f"{np.mean(returns >= often):.0%} of the episodes reach"
+        f"best, or choose lower --evaluation.target_returns, such as [{often:g}]"
     )
+    return text if few else None

@@ -20,7 +20,7 @@ from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.utils.errors import InputError, cannot_write, one_line
+from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -45,43 +45,31 @@ def play(
     environment: gymnasium.Env,
     target_return: float | None,
     seed: int,
-    max_episode_steps: int | None = None,
-    longest_episode: int | None = None,
+    limits: tuple[int | None, int | None] = (None, None),
 ) -> Iterator[Moment]:
-    """Play an episode; yields a moment at its beginning and one after every step.
-
-    The episode is the same as in a rollout of one episode with this seed. Torch's global generator is seeded too.
-
-    Args:
-        actor: The agent, as from `actor_of`.
-        environment: From `make_environment`.
-        target_return: The target return; None in behaviour cloning.
-        seed: The episode begins with the environment's reset(seed).
-        max_episode_steps: As in `EvaluationConfig`.
-        longest_episode: As in `DatasetSpec`.
-    """
+    """Play the episode that begins with reset(seed), as `rollout` does; yields a moment at its beginning and one after
+    every step. Torch's global generator is seeded too. `limits` are those of `step_limit`."""
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
     policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
     yield moment
-    limit = step_limit(environment, max_episode_steps, longest_episode)
-    for step in play_together([environment], [observation], policy, limit):
+    for step in play_together([environment], [observation], policy, step_limit(environment, *limits)):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
 
 
 def watched_environment(environment_id: str | None, size: int | None = None) -> gymnasium.Env:
-    """Make the environment for viewing: as images, `size` by `size` pixels with MuJoCo, or in a window without `size`.
+    """The environment as images, `size` by `size` pixels with MuJoCo, or in a window without `size`.
 
     With MuJoCo the camera follows the body; with Gymnasium 1.4's default camera it runs out of sight. Images have no
     shadows and no reflections, which take three quarters of the time when rendered in software.
     """
-    settings: dict[str, Any] = {"render_mode": "human" if size is None else "rgb_array"}
+    options: dict[str, Any] = {"render_mode": "human" if size is None else "rgb_array"}
     spec = registered(environment_id)
     if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
-        settings["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
-        settings |= {} if size is None else {"width": size, "height": size}
-    environment = make_environment(environment_id, **settings)
+        options["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
+        options |= {} if size is None else {"width": size, "height": size}
+    environment = make_environment(environment_id, **options)
     with contextlib.suppress(AttributeError, ValueError):  # no MuJoCo, or OGBench's, which is made by its first reset
         model: Any = environment.unwrapped.model  # type: ignore[attr-defined]
         model.light_castshadow[:] = size is None
@@ -112,18 +100,17 @@ def film(
 
     Raises:
         InputError: If the file is not named .mp4, or the environment cannot be rendered here.
-        EnvironmentFailure: If the disk is full.
     """
     if path.suffix != ".mp4":
         raise InputError(f"{path} must end in .mp4")
-    settings = policy.config.evaluation
+    settings, ends = policy.config.evaluation, []
     first = settings.seed if seed is None else seed
-    actor, limits, ends = actor_of(policy, settings), step_limits(settings, policy.provenance), []
+    actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
 
     def frames(environment: gymnasium.Env, every: int, speed: float) -> Iterator[Image.Image]:
         with bar(desc="filming", unit="picture", leave=False) as progress:
-            for episode in range(episodes):
-                for moment in play(actor, environment, target_return, first + episode, *limits):
+            for number in range(first, first + episodes):
+                for moment in play(actor, environment, target_return, number, limits):
                     over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
                     if moment.steps % every == 0 or over:
                         progress.update()
@@ -136,34 +123,42 @@ def film(
         environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
         speed = float(environment.metadata.get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
-        try:
-            with contextlib.closing(environment), new_file(path) as new:
-                write_video(frames(environment, every, speed), Fraction(speed / every).limit_denominator(1000), new)
-        except OSError as error:
-            raise cannot_write(path, error) from None
+        with contextlib.closing(environment), new_file(path) as new:
+            write_video(frames(environment, every, speed), Fraction(speed / every).limit_denominator(1000), new)
     return ends
 
 
 def watch(
     policy: TrainedAgent | EvaluatedPolicy, target_return: float | None, episodes: int, seed: int
 ) -> Iterator[Moment]:
-    """Play consecutive episodes in a window, as `film` plays them; yields the last moment of each.
-
-    Raises:
-        InputError: If no window can be opened here.
-    """
+    """Play consecutive episodes in a window, as `film` plays them; yields the last moment of each. InputError if no
+    window can be opened here."""
     settings = policy.config.evaluation
     actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
-    environment_id = settings.environment_id or policy.provenance.environment_id
     try:
         if sys.platform == "linux" and not SCREENS & os.environ.keys():
             raise OSError("there is no screen")
+        environment_id = settings.environment_id or policy.provenance.environment_id
         with contextlib.closing(watched_environment(environment_id)) as environment:
-            for number in range(episodes):
-                *_, end = play(actor, environment, target_return, seed + number, *limits)
+            for number in range(seed, seed + episodes):
+                *_, end = play(actor, environment, target_return, number, limits)
                 yield end
     except Exception as error:  # rendering can raise anything
-        raise InputError(f"no window can be opened here ({one_line(error)}). Use --video or --browser.") from None
+        raise cannot_render(error) from error
+
+
+def draw(environment: gymnasium.Env) -> Image.Image:
+    """Render the environment's current state as an image; InputError if it cannot be rendered."""
+    try:
+        return Image.fromarray(environment.render())  # type: ignore[arg-type]
+    except Exception as error:  # every backend has exceptions of its own
+        raise cannot_render(error) from error
+
+
+def cannot_render(error: Exception) -> InputError:
+    """The error for what the environment or a backend raises."""
+    remedy = "use --video or --browser, or set MUJOCO_GL to a backend that works here, such as egl or osmesa"
+    return InputError(f"cannot render ({type(error).__name__}: {one_line(error, 200)}): {remedy}")
 
 
 @contextlib.contextmanager
@@ -177,17 +172,6 @@ def _headless_rendering() -> Iterator[None]:
     finally:
         if not chosen:
             del os.environ["MUJOCO_GL"]
-
-
-def draw(environment: gymnasium.Env) -> Image.Image:
-    """Render the environment's current state as an image; InputError if it cannot be rendered."""
-    try:
-        return Image.fromarray(environment.render())  # type: ignore[arg-type]
-    except Exception as error:  # every backend has exceptions of its own
-        raise InputError(
-            f"cannot render ({type(error).__name__}: {one_line(error, 200)}): set MUJOCO_GL to a backend that works "
-            "here, such as egl or osmesa"
-        ) from error
 
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:

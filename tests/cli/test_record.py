@@ -65,7 +65,7 @@ def test_interrupted_command_keeps_finished_episodes_and_exits_130(record: Comma
     words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "local/part"]
     done = record(*words, "--episodes", "9")
     assert done.returncode == 130
-    assert "1 finished episode written to" in done.stderr
+    assert "1 finished episode" in done.stderr
     assert "10,000 steps (max_episode_steps)" in done.stderr
     assert stored("local/part").num_episodes == 1
 

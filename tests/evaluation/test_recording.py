@@ -63,7 +63,7 @@ def test_data_of_wrappers_that_change_the_environment_are_not_trained_on() -> No
         decision_rnn.train(dataset, steps=1, output="halved", progress=False)
     watched = RecordEpisodeStatistics(gymnasium.make(CAR))
     dataset = record(push, watched, "local/watched", episodes=2, progress=False)
-    decision_rnn.train(dataset, SMALL, steps=1, output="watched", progress=False)
+    decision_rnn.train(dataset, SMALL, steps=1, output="watched", progress=False, evaluation={"episodes": 1})
 
 
 def test_random_actions_are_those_of_the_seeded_action_space() -> None:
@@ -119,7 +119,7 @@ def test_episodes_that_have_no_end_are_cut_and_evaluated_as_long(
             observations.append(env.step(spin(observations[-1]))[0])
         np.testing.assert_array_equal(episode.observations, observations)
         assert (episode.terminated, episode.truncated) == (False, True)
-    run = decision_rnn.train(dataset, SMALL, steps=1, output="endless", progress=False)
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="endless", progress=False, evaluation={"episodes": 1})
     result = decision_rnn.evaluate("endless", -100, episodes=2, processes=1, progress=False)
     assert (run.agent.provenance.longest_episode, result.targets[0].length_mean) == (limit, limit)
     assert any("2 of 2 episodes" in text and f"{limit} steps" in text for text in result.remarks)
@@ -164,7 +164,7 @@ def test_finished_episodes_are_kept_when_it_breaks_off(kind: str, capsys: pytest
     store = decision_rnn.open_dataset("local/broken").store
     np.testing.assert_array_equal(store.table, whole.table[: whole.offsets[2]])
     assert store.terminated.all()
-    assert f"2 finished episodes written to {store.path}" in capsys.readouterr().err
+    assert f"{store.path} has 2 finished episodes" in capsys.readouterr().err
     with pytest.raises(error):  # in the first episode: nothing is finished, nothing is written
         record(push, Faulty(5, fault), "local/nothing", episodes=9, progress=False)
     assert "local/nothing" not in SOURCES["local"].names()
@@ -223,7 +223,7 @@ def test_environment_of_a_registered_factory_is_evaluated(
     dataset = record(spin, name if kind == "id" else gymnasium.make(name), "local/made", episodes=2)
     assert capsys.readouterr().err == ""  # neither another environment nor without a time limit
     assert dataset.store.episode_lengths.tolist() == [200, 200]
-    run = decision_rnn.train(dataset, SMALL, steps=1, output="made", progress=False)
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="made", progress=False, evaluation={"episodes": 1})
     result = decision_rnn.evaluate(run, -100, episodes=1, processes=1, progress=False)
     assert result.targets[0].length_mean == 200
 

@@ -29,7 +29,7 @@ from decision_rnn.evaluation.statistics import (
 )
 from decision_rnn.evaluation.targets import spread_targets
 
-MEASURED = json.loads((interval_coverage.RESULTS / "coverage.json").read_text())
+MEASURED = json.loads((interval_coverage.FOLDER / "coverage.json").read_text())
 
 
 def suite(datasets: int, seeds: int) -> dict[str, np.ndarray]:
