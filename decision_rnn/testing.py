@@ -3,7 +3,7 @@
 import copy
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,45 +57,38 @@ class MixerCase:
         """The widest dtype, in which properties that concern only one dtype are tested."""
         return next(iter(self.tolerances))
 
-    def build(self, dtype: torch.dtype | None = None, error: float = 0) -> Any:
-        """The mixer in that dtype, or in the widest, with relative errors of that size in its weights."""
+    def build(self, dtype: torch.dtype | None = None) -> Any:
+        """The mixer in that dtype, or in the widest."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
-            return self.make()._apply(lambda part: nudged(cast(part, dtype or self.widest), error))
+            return self.make()._apply(lambda part: cast(part, dtype or self.widest))
 
     def inputs(self, module: SequenceMixer, dtype: torch.dtype | None = None) -> tuple[Tensor, State]:
         """x, (BATCH, TIME, width), and the state after 2, 6 and 7 steps of an episode."""
         dtype = dtype or self.widest
         with torch.no_grad():
-            _, state = steps(module, noise(BATCH, 7, self.width, dtype=dtype, seed=3), None, mask("consecutive")[:, :7])
+            before = noise(BATCH, 7, self.width, dtype=dtype, seed=3)
+            _, state = steps(module, before, None, mask("consecutive")[:, :7])
         return noise(BATCH, TIME, self.width, dtype=dtype), state
 
     def reference(
-        self, dtype: torch.dtype, error: float = 0
-    ) -> tuple[dict[str, Tensor], Callable[[Tensor, State | None, Tensor | None], Result]]:
-        """The weights of `build(dtype)` in the widest dtype, and what the mixer should compute with them; with relative
-        errors in weights and arguments if `error` is above 0."""
-        module = self.build(dtype)._apply(lambda part: nudged(cast(part, self.widest), error))
+        self, dtype: torch.dtype, x: Tensor, state: State | None, reset: Tensor | None, slopes: bool, errors: float = 0
+    ) -> dict[str, Tensor]:
+        """What `build(dtype)` should compute, `traced` in the widest dtype, with so many errors of rounding in weights
+        and arguments."""
 
-        def run(x: Tensor, state: State | None, reset: Tensor | None) -> Result:
-            state = module.initial_state(len(x)) if state is None else state
-            x, *before = (nudged(cast(part, self.widest), error) for part in (x, *state))
-            reset = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if reset is None else reset
-            if self.naive is None:
-                return steps(module, x, tuple(before), reset)
-            return self.naive(dict(module.named_parameters()), x, tuple(before), reset)
+        def wide(part: Tensor) -> Tensor:
+            part = cast(part, self.widest)
+            if not errors or not part.is_floating_point():
+                return part
+            signs = noise(*part.shape, dtype=part.dtype, seed=20).sign()
+            return part * (1 + errors * torch.finfo(dtype).eps * signs)
 
-        return trainable(module), run
-
-    def compare(self, dtype: torch.dtype, what: str, found: dict[str, Tensor], compute: Callable[..., Any]) -> None:
-        """Compare named tensors with those that `compute` makes of the reference, up to the effect of rounding."""
-        right = compute(*self.reference(dtype))
-        error = 0.0 if dtype == self.widest else ROUNDINGS * torch.finfo(dtype).eps
-        rounded = functools.cache(lambda: compute(*self.reference(dtype, error)) if error else right)
-        require(found.keys() == right.keys(), f"{what}: {sorted(found)} instead of {sorted(right)}")
-        for name, value in found.items():
-            close = lambda name=name: rounded()[name]  # noqa: E731
-            assert_near(value, right[name], self.tolerances[dtype], f"{what}, {name}", close)
+        module = self.build(dtype)._apply(wide)
+        state = module.initial_state(len(x)) if state is None else tuple(map(wide, state))
+        reset = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if reset is None else reset
+        run = self.naive and functools.partial(self.naive, dict(module.named_parameters()))
+        return traced(run or functools.partial(steps, module), module, wide(x), state, reset, slopes)
 
 
 def state_form(case: MixerCase) -> None:
@@ -105,52 +98,29 @@ def state_form(case: MixerCase) -> None:
         initial = module.initial_state(BATCH)
         require(isinstance(initial, tuple), f"initial_state returns a {type(initial).__name__}, not a tuple")
         for i, part in enumerate(initial):
-            require(isinstance(part, Tensor), f"part {i} of the initial state is a {type(part).__name__}, not a tensor")
+            tensor = isinstance(part, Tensor) and part.shape[:1] == (BATCH,)
+            require(tensor, f"part {i} of the initial state is not a tensor with the batch first")
             real = part.dtype == dtype or not (part.is_floating_point() or part.is_complex())
             require(real, f"part {i} of the initial state is {part.dtype}: it must be real, of {dtype}")
-            require(part.shape[:1] == (BATCH,), f"part {i} of the initial state is {tuple(part.shape)}: batch first")
         for time, mode in itertools.product((1, 2, 7, 50), (forward, steps)):
             x, state = noise(BATCH, time, case.width, dtype=dtype), None
             for _ in range(2):
                 with torch.no_grad():
                     y, state = mode(module, x, state)
-                what = f"{mode.__name__} over {time} steps"
-                require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what}: y is {y.dtype} {tuple(y.shape)}")
-                forms = [[(p.dtype, tuple(p.shape)) for p in parts] for parts in (state, initial)]
-                require(forms[0] == forms[1], f"the state after {what} is {forms[0]}, the initial state {forms[1]}")
+                after, before = ([(p.dtype, tuple(p.shape)) for p in parts] for parts in ((y, *state), (x, *initial)))
+                require(after == before, f"{mode.__name__} over {time} steps returns {after} instead of {before}")
 
 
 def modes_agree(case: MixerCase) -> None:
-    """`forward`, chunks of it and steps give the same outputs, final state and gradients, with resets anywhere."""
+    """`forward`, chunks of it and steps give the same outputs and final state, with resets anywhere."""
     for dtype, pattern in itertools.product(case.tolerances, ("left out", *PATTERNS)):
-        module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
-        x, carried = case.inputs(module, dtype)
-        for start, state in {"no": None, "a carried": carried}.items():
-            for mode, run in MODES.items():
-                if dtype != case.widest and mode in OTHER_CHUNKS:
-                    continue
-                with torch.no_grad():
-                    found = named(run(module, x, state, reset))
-                    what = f"{mode}, {dtype}, resets {pattern}, {start} state"
-                    case.compare(dtype, what, found, lambda _, run: named(run(x, state, reset)))  # noqa: B023
+        _compare_modes(case, dtype, pattern, MODES if dtype == case.widest else ("forward", "steps"), slopes=False)
 
 
 def gradients_agree(case: MixerCase) -> None:
     """`forward`, chunks and steps give the same gradients of all parameters, of x and of the carried state."""
     for dtype, pattern in itertools.product(case.tolerances, ("left out", "consecutive", "random")):
-        module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
-        x, state = case.inputs(module, dtype)
-        wide = cast(x, case.widest), tuple(cast(part, case.widest) for part in state)
-        for mode in ("forward", "forward in chunks of [5, 1, 6]", "steps"):
-            run = functools.partial(MODES[mode], module, reset=reset)
-            _, found = traced(run, trainable(module), x, state)
-            what = f"{mode}, {dtype}, resets {pattern}, gradient"
-            case.compare(
-                dtype,
-                what,
-                found,
-                lambda weights, run: traced(lambda x, s: run(x, s, reset), weights, *wide)[1],  # noqa: B023
-            )
+        _compare_modes(case, dtype, pattern, ("forward", "forward in chunks of [5, 1, 6]", "steps"), slopes=True)
 
 
 def causal(case: MixerCase) -> None:
@@ -173,21 +143,24 @@ def resets_isolate(case: MixerCase) -> None:
     module, reset = case.build(), mask("once in every row")
     later = (reset.cumsum(1) > 0).unsqueeze(2)
     x, state = case.inputs(module)
+    other = tuple(torch.full_like(part, 3) if part.is_floating_point() else part for part in state)
     for mode in (forward, steps):
 
-        def run(x: Tensor, state: State) -> Result:
+        def run(x: Tensor, state: State, reset: Tensor) -> Result:
             y, after = mode(module, x, state, reset)  # noqa: B023
             return torch.where(later, y, 0), after
 
-        right, slopes = traced(run, {}, x, state)
-        for name, slope in slopes.items():
-            slope = slope.where(~later, 0) if name == "x" else slope
-            require(not slope.any(), f"{mode.__name__}: a gradient in {name} crosses a reset")
-        other = tuple(torch.full_like(part, 3) if part.is_floating_point() else part for part in state)
-        (y, after), _ = traced(run, {}, torch.where(later, x, 3 - x), other)
-        same = torch.equal(y, right[0]) and all(map(torch.equal, after, right[1]))
-        finite = all(a.nan_to_num().equal(b.nan_to_num()) for a, b in zip(after, right[1], strict=True))
-        require(same or (torch.equal(y, right[0]) and finite), f"{mode.__name__}: what is before a reset is seen after")
+        right, changed = (
+            traced(run, None, x, state, reset),
+            traced(run, None, torch.where(later, x, 3 - x), other, reset),
+        )
+        for name, part in right.items():
+            if name.startswith("gradient"):
+                crossing = part.where(~later, 0) if name == "gradient of x" else part
+                require(not crossing.any(), f"{mode.__name__}: a {name} crosses a reset")
+            else:
+                same = torch.equal(part.nan_to_num(), changed[name].nan_to_num())
+                require(same, f"{mode.__name__}: {name} depends on what is before a reset")
 
 
 def dense_resets(case: MixerCase) -> None:
@@ -203,8 +176,7 @@ def dense_resets(case: MixerCase) -> None:
     y, after = forward(module, x, None, reset)
     with torch.no_grad():
         right = named(steps(module, x, None, reset))
-    for name, value in named((y, after)).items():
-        assert_near(value, right[name], 10 * case.tolerances[case.widest], f"forward over {time} steps, {name}")
+    assert_near(named((y, after)), right, 10 * case.tolerances[case.widest], f"forward over {time} steps")
     (slope,) = torch.autograd.grad((y[:, last:] * noise(4, time - last, case.width, dtype=y.dtype)).sum(), x)
     require(not slope[:, :last].any(), f"a gradient in x crosses the reset at step {last}")
 
@@ -213,33 +185,23 @@ def bfloat16(case: MixerCase) -> None:
     """Under bfloat16 autocast: close to float32, finite gradients, and the state stays float32."""
     module, reset = case.build(torch.float32), mask("random")
     x, state = case.inputs(module, torch.float32)
-    half = 2.5 * torch.finfo(torch.bfloat16).eps  # fewer than `ROUNDINGS`: only the factors of products are rounded
-    right = named(forward(module, x, state, reset))
-    nearby = tuple(nudged(part, half) for part in state)
-    close = named(forward(case.build(torch.float32, half), nudged(x, half), nearby, reset))
+    right = case.reference(torch.float32, x, state, reset, False)
+    # Fewer errors than `ROUNDINGS`: only the factors of products are rounded.
+    coarse = 2.5 * torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
+    rounded = case.reference(torch.float32, x, state, reset, False, coarse)
     for mode in (forward, steps):
         with torch.autocast(x.device.type, torch.bfloat16):
-            y, after = mode(module, x, state, reset)
-        for name, value in named((y, after)).items():
-            rounded = functools.partial(close.__getitem__, name)
-            assert_near(value, right[name], 0.03, f"{mode.__name__}, {name}", rounded)
-        for i, part in enumerate(after):
-            wide = part.dtype == torch.float32 or not part.is_floating_point()
-            require(wide, f"{mode.__name__}: part {i} of the state is {part.dtype}: it must stay torch.float32")
-        _, slopes = traced(lambda *_: (y.float(), ()), trainable(module), x, ())  # noqa: B023
-        for name, slope in slopes.items():
-            require(slope.isfinite().all(), f"{mode.__name__}: the gradient of {name} is not finite")
+            found = traced(functools.partial(mode, module), module, x, state, reset)
+        for i in range(len(state)):
+            dtype = found[f"state part {i}"].dtype
+            wide = dtype == torch.float32 or not dtype.is_floating_point
+            require(wide, f"{mode.__name__}: part {i} of the state is {dtype}: it must stay torch.float32")
+        for name in [name for name in found if name.startswith("gradient")]:
+            require(found.pop(name).isfinite().all(), f"{mode.__name__}: the {name} is not finite")
+        assert_near(found, right, 0.03, mode.__name__, rounded)
 
 
-PROPERTIES: tuple[Callable[[MixerCase], None], ...] = (
-    state_form,
-    modes_agree,
-    gradients_agree,
-    causal,
-    resets_isolate,
-    dense_resets,
-    bfloat16,
-)
+PROPERTIES = (state_form, modes_agree, gradients_agree, causal, resets_isolate, dense_resets, bfloat16)
 """All properties. If the first fails, the others, which compare states, are not checked."""
 
 
@@ -278,20 +240,17 @@ def check_mixer(
         >>> check_mixer("mingru")
         {}
     """
-    if isinstance(mixer, nn.Module):
-        make: Callable[[], Any] = functools.partial(copy.deepcopy, mixer)
-    else:
-        if isinstance(mixer, str):
-            config = config or registered(mixer).config(name=mixer, width=width)
-            mixer = registered(mixer).cls
-        if isinstance(mixer, type):
-            classes = {entry.cls: entry.config for entry in BACKBONES.entries.values()}
-            registered_config: Any = next((classes[base] for base in mixer.__mro__ if base in classes), None)
-            config = config or (
-                registered_config(width=width) if registered_config else BackboneConfig(name="mixer", width=width)
-            )
-            mixer, width = functools.partial(mixer, config), config.width
-        make = lambda: add_noise(mixer())  # noqa: E731
+    if isinstance(mixer, str):
+        config = config or registered(mixer).config(name=mixer, width=width)
+        mixer = registered(mixer).cls
+    if isinstance(mixer, type):
+        if config is None:
+            configs: dict[Any, Any] = {entry.cls: entry.config for entry in BACKBONES.entries.values()}
+            default = functools.partial(BackboneConfig, name="mixer")
+            config = next((configs[base] for base in mixer.__mro__ if base in configs), default)(width=width)
+        mixer, width = functools.partial(mixer, config), config.width
+    source: Any = mixer
+    make: Any = lambda: copy.deepcopy(source) if isinstance(source, nn.Module) else add_noise(source())  # noqa: E731
     case = MixerCase(make=make, width=width, tolerances=tolerances, remembers=bool(make().initial_state(1)))
     failures: dict[str, str] = {}
     for check in PROPERTIES:
@@ -317,16 +276,8 @@ def add_noise(module: Any) -> Any:
 
 def cast(part: Tensor, dtype: torch.dtype) -> Tensor:
     """A floating-point tensor in a real dtype, or a complex tensor in the complex dtype of that width."""
-    if part.is_complex():
-        return part.to(dtype.to_complex())
-    return part.to(dtype) if part.is_floating_point() else part
-
-
-def nudged(part: Tensor, error: float) -> Tensor:
-    """A tensor with relative errors of that size, of random sign."""
-    if not error or not part.is_floating_point():
-        return part
-    return part * (1 + error * noise(*part.shape, dtype=part.dtype, seed=20).sign())
+    kind = dtype.to_complex() if part.is_complex() else dtype
+    return part.to(kind) if part.is_floating_point() or part.is_complex() else part
 
 
 def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
@@ -341,26 +292,34 @@ def mask(pattern: str) -> Tensor:
 
 
 def forward(
-    module: SequenceMixer,
-    x: Tensor,
-    state: State | None = None,
-    reset: Tensor | None = None,
-    lengths: Sequence[int] = (),
+    module: Any, x: Tensor, state: State | None = None, reset: Tensor | None = None, lengths: Sequence[int] = ()
 ) -> Result:
     """Run `forward`, at once or over consecutive chunks of time of these lengths, with the state carried."""
-    outputs, start = [], 0
-    for length in lengths or [x.shape[1]]:
-        chunk = slice(start, start + length)
-        y, state = module(x[:, chunk], state, None if reset is None else reset[:, chunk])
+    outputs, sizes = [], list(lengths) or [x.shape[1]]
+    begins = [None] * len(sizes) if reset is None else reset.split(sizes, dim=1)
+    for chunk, begin in zip(x.split(sizes, dim=1), begins, strict=True):
+        y, state = module(chunk, state, begin)
         outputs.append(y)
-        start += length
     assert state is not None
     return torch.cat(outputs, dim=1), state
 
 
-CHUNKS = [[1] * TIME, [1, 4, 7], [5, 1, 6], [TIME - 1, 1]]
-OTHER_CHUNKS = {f"forward in chunks of {lengths}": functools.partial(forward, lengths=lengths) for lengths in CHUNKS}
-MODES: dict[str, Callable[..., Result]] = {"forward": forward, **OTHER_CHUNKS, "steps": steps}
+MODES: dict[str, Callable[..., Result]] = {"forward": forward, "steps": steps}
+for _lengths in ([1] * TIME, [1, 4, 7], [5, 1, 6], [TIME - 1, 1]):
+    MODES[f"forward in chunks of {_lengths}"] = functools.partial(forward, lengths=_lengths)
+
+
+def _compare_modes(case: MixerCase, dtype: torch.dtype, pattern: str, modes: Iterable[str], slopes: bool) -> None:
+    """Compare values, or gradients too, with those of the reference, up to the effect of rounding."""
+    module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
+    x, carried = case.inputs(module, dtype)
+    for state in (carried,) if slopes else (None, carried):
+        right = case.reference(dtype, x, state, reset, slopes)
+        rounded = case.reference(dtype, x, state, reset, slopes, ROUNDINGS) if dtype != case.widest else right
+        for mode in modes:
+            found = traced(functools.partial(MODES[mode], module), module, x, state, reset, slopes)
+            what = f"{mode}, {dtype}, resets {pattern}, {'no' if state is None else 'a carried'} state"
+            assert_near(found, right, case.tolerances[dtype], what, rounded)
 
 
 def named(result: Result) -> dict[str, Tensor]:
@@ -368,25 +327,32 @@ def named(result: Result) -> dict[str, Tensor]:
     return {"output": result[0], **{f"state part {i}": part for i, part in enumerate(result[1])}}
 
 
-def trainable(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters that require gradients, by name."""
-    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-
-
 def traced(
-    run: Callable[[Tensor, State], Result], parameters: Mapping[str, Tensor], x: Tensor, state: State
-) -> tuple[Result, dict[str, Tensor]]:
-    """The result, and the gradients of all inputs: parameters, x and the state before the first step."""
-    x = x.clone().requires_grad_()
-    state = tuple(part.clone().requires_grad_(part.is_floating_point()) for part in state)
-    y, after = run(x, state)
+    run: Callable[..., Result],
+    module: nn.Module | None,
+    x: Tensor,
+    state: State | None,
+    reset: Tensor | None = None,
+    slopes: bool = True,
+) -> dict[str, Tensor]:
+    """The outputs and the final state of `run(x, state, reset)`, and the gradients of the module's parameters, x and
+    state, by name."""
+    x = x.clone().requires_grad_(slopes)
+    state = state and tuple(part.clone().requires_grad_(slopes and part.is_floating_point()) for part in state)
+    with torch.set_grad_enabled(slopes):
+        results = named(run(x, state, reset))
+    values = {name: part.detach() for name, part in results.items()}
+    if not slopes:
+        return values
     loss = x.new_zeros(())
-    for i, part in enumerate((y, *after)):
+    for i, part in enumerate(results.values()):
         if part.is_floating_point():
             loss = loss + (part.nan_to_num() * noise(*part.shape, dtype=part.dtype, seed=10 + i)).sum()
-    inputs = {**parameters, "x": x, **{f"state {i}": part for i, part in enumerate(state) if part.requires_grad}}
-    slopes = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
-    return (y.detach(), tuple(part.detach() for part in after)), dict(zip(inputs, slopes, strict=True))
+    inputs: dict[str, Tensor] = dict(module.named_parameters()) if module is not None else {}
+    inputs |= {"x": x, **{f"state {i}": part for i, part in enumerate(state or ())}}
+    inputs = {name: part for name, part in inputs.items() if part.requires_grad}
+    grads = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    return values | {f"gradient of {name}": grad for name, grad in zip(inputs, grads, strict=True)}
 
 
 def require(condition: bool | Tensor, message: str) -> None:
@@ -395,24 +361,22 @@ def require(condition: bool | Tensor, message: str) -> None:
         raise AssertionError(message)
 
 
-def assert_near(
-    actual: Tensor, expected: Tensor, tolerance: float, what: str, rounded: Callable[[], Tensor] | None = None
-) -> None:
+def assert_near(actual: Any, expected: Any, tolerance: float, what: str, rounded: Any = None) -> None:
     """Raise AssertionError if a value differs by more than `tolerance` times the largest finite expected value or, if
-    that is more, than the largest difference between `expected` and `rounded`, which has the effect of rounding."""
+    that is more, than the largest difference between `expected` and `rounded`, which has the effect of rounding.
+
+    Takes tensors, or named tensors, of which those of `actual` are compared.
+    """
 
     def largest(part: Tensor) -> float:
         return float(part.detach().abs().where(part.isfinite(), 0).max()) if part.numel() else 0.0
 
-    def check(bound: float) -> None:
-        torch.testing.assert_close(
-            actual, expected, rtol=0, atol=bound, equal_nan=True, check_dtype=False, msg=lambda text: f"{what}: {text}"
-        )
-
+    if isinstance(actual, dict):
+        for name, value in actual.items():
+            assert_near(value, expected[name], tolerance, f"{what}, {name}", rounded and rounded[name])
+        return
     bound = tolerance * largest(expected) if tolerance else 0.0
-    try:
-        check(bound)
-    except AssertionError:
-        if rounded is None:
-            raise
-        check(max(bound, largest(rounded() - expected)))
+    if rounded is not None:
+        bound = max(bound, largest(rounded - expected))
+    options: Any = {"rtol": 0, "equal_nan": True, "check_dtype": False, "msg": lambda text: f"{what}: {text}"}
+    torch.testing.assert_close(actual, expected, atol=bound, **options)

@@ -1,17 +1,17 @@
 """What the contract is tested on: every mixer in small configurations, alone and stacked, against the papers' loops.
 
-test_contract.py tests every registered mixer, alone and in a stack; a mixer needs a naive loop (references.py) and, if
-its defaults are large, a small configuration (`SMALL`).
+A registered mixer needs a naive loop (references.py) and, if its defaults are large, a small configuration (`SMALL`).
 """
 
 from functools import partial
 from typing import Any
 
 import references
+import torch
 from torch import Tensor
 
-from decision_rnn.backbones import Backbone, SequenceMixer, State, registered
-from decision_rnn.testing import TOLERANCES, MixerCase, Result, add_noise, assert_near, named, traced
+from decision_rnn.backbones import Backbone, registered
+from decision_rnn.testing import TOLERANCES, MixerCase, add_noise, traced
 
 WIDTH = 8
 
@@ -31,7 +31,6 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "minlstm": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
     "mlstm": [{"heads": 2}, {"heads": 1}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
-    "rnn": [{}],
     "s4d": [{"state_size": 6}, {"state_size": 2}, {"state_size": 4, "start": "real"}],
     "scrn": [{"context_units": 5}],
     "slstm": [{"heads": 2}],
@@ -39,20 +38,23 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 }
 """Configurations to try, by mixer; the first is the one that is stacked."""
 
+OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}
+"""The block of "Were RNNs All We Needed?"."""
+
 
 class Subject(MixerCase):
     """A mixer, or a stack of `layers` blocks of it: how to build it and what it should compute."""
 
     def __init__(self, name: str, options: dict[str, Any] | None = None, layers: int | None = None, reference=None):
         self.name, self.options, self.layers = name, options or {}, layers
+        self.config: Any = registered(name).config(width=WIDTH, layers=layers or 1, **self.options)
         loop = reference or references.REFERENCES[name]
-        self.loop = partial(references.stack, loop) if layers else loop
         without_memory = name == "mlp" or self.options.get("window") == 1
         super().__init__(
-            make=self.create,
+            make=lambda: add_noise(Backbone(self.config) if layers else registered(name).cls(self.config)),
             width=WIDTH,
             tolerances=TOLERANCES,
-            naive=self.paper,
+            naive=partial(references.stack, loop, self.config) if layers else partial(loop, self.config),
             remembers=not without_memory or "convolution" in self.options,
         )
         # Wider where sums of logarithms over all steps lose digits.
@@ -62,34 +64,20 @@ class Subject(MixerCase):
         options = "".join(f"-{key}{value}" for key, value in self.options.items())
         return self.name + options + (f"-stack{self.layers}" if self.layers else "")
 
-    @property
-    def config(self) -> Any:
-        return registered(self.name).config(width=WIDTH, layers=self.layers or 1, **self.options)
-
-    def create(self) -> SequenceMixer:
-        return add_noise(Backbone(self.config) if self.layers else registered(self.name).cls(self.config))
-
-    def paper(self, parameters: dict[str, Tensor], x: Tensor, state: State, reset: Tensor) -> tuple[Tensor, State]:
-        return self.loop(self.config, parameters, x, state, reset)
-
-
-def assert_same(actual: Result, expected: Result, tolerance: float, what: str) -> None:
-    """`assert_near` for an output and a final state."""
-    for name, value in named(actual).items():
-        assert_near(value, named(expected)[name], tolerance, f"{what}, {name}")
-
-
-def gradients(run: Any, parameters: dict[str, Tensor], x: Tensor, state: State) -> dict[str, Tensor]:
-    """The gradients of all inputs; see `decision_rnn.testing.traced`."""
-    return traced(run, parameters, x, state)[1]
-
-
-OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}
-"""The block of "Were RNNs All We Needed?"."""
-
 
 def subjects(name: str) -> list[Subject]:
     """The mixer in all its small configurations, and stacks of the first, in both forms of the block."""
     small = SMALL.get(name, [{}])
     stacks = [Subject(name, small[0], layers=2), Subject(name, small[0] | OTHER_STACK, layers=2)]
     return [*(Subject(name, options) for options in small), *stacks]
+
+
+def make(name: str, **options: Any) -> Any:
+    """A new mixer in float64 as training starts with it, with seed 0."""
+    torch.manual_seed(0)
+    return registered(name).cls(registered(name).config(**{"width": WIDTH} | options)).double()
+
+
+def gradients(run: Any, module: Any, x: Tensor, state: tuple[Tensor, ...] | None = None) -> dict[str, Tensor]:
+    """The outputs, the final state and the gradients of all inputs of `run(x, state)`; see `testing.traced`."""
+    return traced(lambda x, state, _: run(x, state), module, x, state)

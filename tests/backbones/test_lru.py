@@ -2,89 +2,74 @@
 
 import cmath
 import math
+from functools import partial
 
 import pytest
 import torch
-from subjects import assert_same
+from subjects import make as make_mixer
 
-from decision_rnn.backbones import registered
-from decision_rnn.testing import forward, noise
+from decision_rnn.testing import assert_near, named, noise
 
-
-def make(**options):
-    torch.manual_seed(0)
-    return registered("lru").cls(registered("lru").config(**options))
+make = partial(make_mixer, "lru")
 
 
 def eigenvalues(lru):
-    with torch.no_grad():
-        return torch.exp(-torch.exp(lru.nu_log.double()) + 1j * torch.exp(lru.theta_log.double()))
+    return torch.exp(-torch.exp(lru.nu_log) + 1j * torch.exp(lru.theta_log)).detach()
 
 
-def test_lru_state_size_defaults_to_the_width_and_zero_raises():
+def test_lru_state_size_defaults_to_the_width():
     for options, size in (({"width": 6}, 6), ({"width": 128}, 128), ({"width": 6, "state_size": 10}, 10)):
         lru = make(**options)
         assert [part.shape for part in lru.initial_state(3)] == [(3, size)] * 2
         assert lru.c.shape == (options["width"], size, 2)
 
 
-def test_lru_phases_are_initialised_uniformly_up_to_max_phase():
-    for max_phase in (math.pi / 10, 2 * math.pi):
-        phase = torch.exp(make(width=4, state_size=4000, max_phase=max_phase).theta_log.detach().double())
-        places = torch.linspace(0, max_phase, 4000, dtype=torch.float64)
-        assert (phase.sort().values - places).abs().max() < 0.03 * max_phase  # Kolmogorov-Smirnov's 1% bound is 0.026
+@pytest.mark.parametrize("max_phase", [math.pi / 10, 2 * math.pi])
+def test_lru_phases_start_uniformly_up_to_max_phase(max_phase):
+    phase = torch.exp(make(state_size=4000, max_phase=max_phase).theta_log.detach())
+    places = torch.linspace(0, max_phase, 4000, dtype=torch.float64)
+    assert (phase.sort().values - places).abs().max() < 0.03 * max_phase  # Kolmogorov-Smirnov's 1% bound is 0.026
 
 
 @pytest.mark.parametrize("init_half_life", [10, 1000])
 def test_lru_gamma_is_initialised_as_the_normaliser(init_half_life):
-    lru = make(width=4, state_size=500, init_half_life=init_half_life)
-    gamma = torch.exp(lru.gamma_log.detach().double())
-    torch.testing.assert_close(gamma, torch.sqrt(1 - eigenvalues(lru).abs() ** 2), rtol=1e-3, atol=0)
+    lru = make(state_size=500, init_half_life=init_half_life)
+    right = torch.sqrt(1 - eigenvalues(lru).abs() ** 2)
+    torch.testing.assert_close(torch.exp(lru.gamma_log), right, rtol=1e-3, atol=0)
 
 
-def test_lru_state_has_the_variance_of_the_input_at_initialisation():
-    """This is the purpose of gamma and of the scale of B: white noise of unit variance gives E|h|^2 = 1."""
-    lru = make(width=64, state_size=64, init_half_life=15)
-    _, (real, imag) = lru(noise(500, 150, 64, dtype=torch.float32))
-    assert (real**2 + imag**2).mean().item() == pytest.approx(1, rel=0.05)
+def test_lru_state_starts_with_the_variance_of_the_input():
+    """The purpose of gamma and of the scale of B: white noise of unit variance gives E|h|^2 = 1; without gamma, as
+    many times more as 1 / (1 - |lambda|^2)."""
+    for options, low, high in (({"init_half_life": 15}, 0.95, 1.05), ({"normalization": False}, 10, math.inf)):
+        _, (real, imag) = make(width=64, **{"init_half_life": 70} | options)(noise(300, 250, 64))
+        assert low < (real**2 + imag**2).mean().item() < high
+    names = {name for name, _ in make(normalization=False).named_parameters()}
+    assert names == {"nu_log", "theta_log", "b", "c", "d"}
 
 
-@pytest.mark.parametrize("parametrization", ["exponential", "plain"])
-def test_lru_parametrizations_start_with_same_eigenvalues_and_may_leave_the_unit_disc(parametrization):
-    ring = {"width": 4, "state_size": 50, "max_phase": 2 * math.pi}
+@pytest.mark.parametrize(("parametrization", "outside"), [("exponential", -0.1), ("plain", 1.1)])
+def test_lru_parametrizations_start_alike_and_may_leave_the_disc(parametrization, outside):
+    ring = {"state_size": 50, "max_phase": 2 * math.pi}
     right, other = eigenvalues(make(**ring)), make(**ring, parametrization=parametrization)
+    first, second, *_ = other.recurrent_parameters()
     with torch.no_grad():
-        torch.testing.assert_close(torch.complex(*other._decay()).to(right.dtype), right, rtol=1e-5, atol=1e-5)
-    first, second = other.recurrent_parameters()[:2]
-    with torch.no_grad():  # nothing keeps these inside the unit disc
-        first.fill_({"exponential": -0.1, "plain": 1.1}[parametrization])
+        torch.testing.assert_close(torch.complex(*other._decay()), right, rtol=1e-5, atol=1e-5)
+        first.fill_(outside)  # nothing keeps these inside the unit disc
         second.fill_(0.0)
         assert (torch.complex(*other._decay()).abs() > 1).all()
 
 
-def test_lru_without_normalization_has_larger_states_and_no_gamma():
-    ring = {"width": 64, "state_size": 64, "init_half_life": 70}
-    sizes = []
-    for normalization in (True, False):
-        _, (real, imag) = make(**ring, normalization=normalization)(noise(200, 300, 64, dtype=torch.float32))
-        sizes.append((real**2 + imag**2).mean().item())
-    assert sizes[0] == pytest.approx(1, rel=0.1)
-    assert sizes[1] > 10  # 1 / (1 - |lambda|^2)
-    names = {name for name, _ in make(width=4, normalization=False).named_parameters()}
-    assert names == {"nu_log", "theta_log", "b", "c", "d"}
-
-
 def test_lru_stable_parametrization_stays_inside_the_unit_disc():
-    lru = make(width=4, state_size=50)
-    with torch.no_grad():
-        lru.nu_log.copy_(torch.linspace(-10, 5, 50))
+    lru = make(state_size=50)
+    lru.nu_log.data.copy_(torch.linspace(-10, 5, 50))
     assert (eigenvalues(lru).abs() < 1).all()
-    y, _ = lru(torch.ones(1, 2000, 4))
+    y, _ = lru(torch.ones(1, 2000, 8, dtype=torch.float64))
     assert y.isfinite().all()
 
 
 def test_lru_equals_its_equation_in_python_complex_numbers():
-    lru = make(width=2, state_size=3).double()
+    lru = make(width=2, state_size=3)
     x, state, reset = noise(1, 4, 2), (noise(1, 3, seed=1), noise(1, 3, seed=2)), [False, False, True, False]
     nu, theta, gamma, b, c, d = (p.tolist() for p in (lru.nu_log, lru.theta_log, lru.gamma_log, lru.b, lru.c, lru.d))
     h, y = [complex(re, im) for re, im in zip(state[0][0].tolist(), state[1][0].tolist(), strict=True)], []
@@ -94,16 +79,6 @@ def test_lru_equals_its_equation_in_python_complex_numbers():
             drive = sum(complex(b[n][0][k], b[n][1][k]) * u[k] for k in range(2))
             h[n] = decay * (0 if reset[t] else h[n]) + math.exp(gamma[n]) * drive
         y.append([sum(complex(*c[k][n]) * h[n] for n in range(3)).real + d[k] * u[k] for k in range(2)])
-    planes = ([[value.real for value in h]], [[value.imag for value in h]])
-    right = (
-        torch.tensor([y], dtype=torch.float64),
-        tuple(torch.tensor(plane, dtype=torch.float64) for plane in planes),
-    )
-    assert_same(forward(lru, x, state, torch.tensor([reset])), right, 1e-13, "LRU")
-
-
-def test_lru_recurrent_parameters():
-    lru = make(width=4, state_size=6)
-    found = {id(parameter) for parameter in lru.recurrent_parameters()}
-    names = {name for name, parameter in lru.named_parameters() if id(parameter) in found}
-    assert names == {"nu_log", "theta_log", "gamma_log", "b"}
+    after = torch.tensor([h], dtype=torch.complex128)
+    right = torch.tensor([y], dtype=torch.float64), (after.real, after.imag)
+    assert_near(named(lru(x, state, torch.tensor([reset]))), named(right), 1e-13, "LRU")

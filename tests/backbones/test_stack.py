@@ -9,38 +9,28 @@ from torch import nn
 from decision_rnn.backbones import Backbone, registered, registered_names
 from decision_rnn.testing import BATCH, TIME, noise
 
+EVERY = pytest.mark.parametrize("name", registered_names())
 
-@pytest.mark.parametrize("name", registered_names())
-def test_stack_state_is_the_states_of_its_blocks_in_order(name):
-    options = SMALL.get(name, [{}])[0]
-    config = registered(name).config(width=WIDTH, layers=3, **options)
-    backbone, one = Backbone(config).double(), len(registered(name).cls(config).initial_state(BATCH))
-    assert len(backbone.initial_state(BATCH)) == 3 * one
-    x = noise(BATCH, TIME, WIDTH)
+
+def stack(name, layers=2, **options):
+    return Backbone(registered(name).config(width=WIDTH, layers=layers, **SMALL.get(name, [{}])[0] | options))
+
+
+@EVERY
+def test_stack_state_and_parameters_are_those_of_its_blocks_in_order(name):
+    backbone, x = stack(name, layers=3).double(), noise(BATCH, TIME, WIDTH)
     _, state = backbone(x)
     _, first = backbone.blocks[0].mixer(backbone.blocks[0].mixer_norm(x))
-    for part, right in zip(state[:one], first, strict=True):
+    assert len(backbone.initial_state(BATCH)) == len(state) == 3 * len(first)
+    for part, right in zip(state, first, strict=False):
         torch.testing.assert_close(part, right, equal_nan=True)
+    recurrent = [id(part) for part in backbone.recurrent_parameters()]
+    assert recurrent == [id(p) for block in backbone.blocks for p in block.mixer.recurrent_parameters()]
 
 
-@pytest.mark.parametrize("name", registered_names())
-def test_stack_recurrent_parameters_are_those_of_every_block(name):
-    backbone = Backbone(registered(name).config(width=WIDTH, layers=2, **SMALL.get(name, [{}])[0]))
-    found = {id(parameter) for parameter in backbone.recurrent_parameters()}
-    assert found == {id(p) for block in backbone.blocks for p in block.mixer.recurrent_parameters()}
-
-
-@pytest.mark.parametrize(("ratio", "hidden"), [(4.0, 32), (0.5, 4)])
-def test_mlp_ratio_sets_the_hidden_width(ratio, hidden):
-    backbone = Backbone(registered("mingru").config(width=WIDTH, layers=2, mlp_ratio=ratio))
-    shapes = [tuple(p.shape) for block in backbone.blocks for p in block.mlp.parameters() if p.dim() == 2]
-    assert shapes == [(hidden, WIDTH), (WIDTH, hidden)] * 2
-
-
-@pytest.mark.parametrize("name", registered_names())
+@EVERY
 def test_dropout_acts_only_in_training(name):
-    config = registered(name).config(width=WIDTH, layers=2, dropout=0.5, **SMALL.get(name, [{}])[0])
-    backbone, x = Backbone(config), noise(BATCH, TIME, WIDTH, dtype=torch.float32)
+    backbone, x = stack(name, dropout=0.5), noise(BATCH, TIME, WIDTH, dtype=torch.float32)
     state = backbone.initial_state(BATCH)
     assert not torch.equal(backbone(x)[0], backbone(x)[0])
     assert not torch.equal(backbone.step(x[:, 0], state)[0], backbone.step(x[:, 0], state)[0])
@@ -50,20 +40,18 @@ def test_dropout_acts_only_in_training(name):
 
 
 @pytest.mark.parametrize("convolution", [0, 3])
-@pytest.mark.parametrize("name", registered_names())
+@EVERY
 def test_dropout_of_one_zeroes_the_embedding_and_every_branch(name, convolution):
     """The residual stream is zero, so that the final norm outputs its bias."""
     options = SMALL.get(name, [{}])[0] | {"dropout": 1.0, "convolution": convolution}
     backbone, x = Subject(name, options, layers=2).build(), noise(BATCH, TIME, WIDTH)
-    y, _ = backbone(x)
-    assert torch.equal(y, backbone.norm.bias.expand_as(y))
-    y, _ = backbone.step(x[:, 0], backbone.initial_state(BATCH))
-    assert torch.equal(y, backbone.norm.bias.expand_as(y))
+    for y in (backbone(x)[0], backbone.step(x[:, 0], backbone.initial_state(BATCH))[0]):
+        assert torch.equal(y, backbone.norm.bias.expand_as(y))
 
 
 def test_block_of_were_rnns_all_we_needed_has_the_papers_parameters():
     """Its block for selective copying: expansion 6, a convolution of width 4, RMSNorm and no MLP."""
-    backbone = Backbone(registered("mingru").config(width=WIDTH, layers=1, expansion=6.0, **OTHER_STACK))
+    backbone = stack("mingru", layers=1, expansion=6.0, **OTHER_STACK)
     shapes = {name: tuple(p.shape) for name, p in backbone.named_parameters()}
     assert shapes == {
         "blocks.0.convolution.weight": (WIDTH, 4),
@@ -78,11 +66,11 @@ def test_block_of_were_rnns_all_we_needed_has_the_papers_parameters():
     assert [part.shape for part in backbone.initial_state(BATCH)] == [(BATCH, 3, WIDTH), (BATCH, 6 * WIDTH)]
 
 
-def test_default_block_keeps_its_weights_for_a_seed_and_its_state_dict_names():
+@pytest.mark.parametrize(("ratio", "hidden"), [(4.0, 4 * WIDTH), (0.5, WIDTH // 2)])
+def test_block_keeps_its_weights_for_a_seed_and_its_names(ratio, hidden):
     """The mixer is initialised before the MLP; checkpoints contain the parameters' names."""
-    config = registered("gru").config(width=WIDTH, layers=2, init_half_life=1)  # torch's own biases
     torch.manual_seed(0)
-    found = Backbone(config).state_dict()
+    found = stack("gru", init_half_life=1, mlp_ratio=ratio).state_dict()  # torch's own biases
     torch.manual_seed(0)
     right = {}
     for i in range(2):
@@ -90,7 +78,7 @@ def test_default_block_keeps_its_weights_for_a_seed_and_its_state_dict_names():
             "mixer_norm": nn.LayerNorm(WIDTH),
             "mixer.cell": nn.GRU(WIDTH, WIDTH, batch_first=True),
             "mlp_norm": nn.LayerNorm(WIDTH),
-            "mlp": nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)),
+            "mlp": nn.Sequential(nn.Linear(WIDTH, hidden), nn.ReLU(), nn.Linear(hidden, WIDTH)),
         }
         for name, part in parts.items():
             right |= {f"blocks.{i}.{name}.{key}": value for key, value in part.state_dict().items()}
@@ -101,8 +89,7 @@ def test_default_block_keeps_its_weights_for_a_seed_and_its_state_dict_names():
 
 def test_block_convolution_equals_torch_conv1d():
     convolution = Subject("gru", OTHER_STACK, layers=1).build().blocks[0].convolution
-    x = noise(BATCH, TIME, WIDTH)
-    kernel = convolution.weight.unsqueeze(1)
+    x, kernel = noise(BATCH, TIME, WIDTH), convolution.weight.unsqueeze(1)
     right = F.conv1d(F.pad(x.transpose(1, 2), (3, 0)), kernel, convolution.bias, groups=WIDTH).transpose(1, 2)
     torch.testing.assert_close(convolution(x)[0], right)
     fresh = Backbone(registered("gru").config(width=1000, layers=1, convolution=4)).blocks[0].convolution

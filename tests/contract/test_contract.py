@@ -13,20 +13,19 @@ from subjects import Subject, subjects
 from torch import nn
 
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, register_backbone, registered_names
+from decision_rnn.backbones.contract import steps
 from decision_rnn.testing import dense_resets, modes_agree
 
+
+def is_slow(check, subject, number):
+    return (number and check is long_sequences) or (subject.layers and check is dense_resets)
+
+
 CASES = [
-    pytest.param(
-        check,
-        subject,
-        id=f"{subject}-{check.__name__}",
-        marks=[pytest.mark.slow]
-        if (number and check is long_sequences) or (subject.layers and check is dense_resets)
-        else [],
-    )
+    pytest.param(check, s, id=f"{s}-{check.__name__}", marks=[pytest.mark.slow] if is_slow(check, s, number) else [])
     for check in PROPERTIES
     for name in registered_names()
-    for number, subject in enumerate(subjects(name))
+    for number, s in enumerate(subjects(name))
 ]
 
 
@@ -42,7 +41,9 @@ class AverageConfig(BackboneConfig):
 
 
 class Average(SequenceMixer):
-    """h_t = sigmoid(a) * h_{t-1} + x_t, y = h, cut at resets by the mask; `rounded` rounds h to bfloat16 everywhere."""
+    """h_t = sigmoid(a) * h_{t-1} + x_t, y = h; `rounded` rounds h to bfloat16 everywhere."""
+
+    forward = steps
 
     def __init__(self, config):
         super().__init__()
@@ -51,15 +52,6 @@ class Average(SequenceMixer):
 
     def initial_state(self, batch_size):
         return (self.a.new_zeros(batch_size, len(self.a)),)
-
-    def forward(self, x, state=None, reset=None):
-        state, outputs = self.initial_state(len(x)) if state is None else state, []
-        for t in range(x.shape[1]):
-            if reset is not None:
-                state = (torch.where(reset[:, t, None], 0, state[0]),)
-            y, state = self.step(x[:, t], state)
-            outputs.append(y)
-        return torch.stack(outputs, dim=1), state
 
     def step(self, x, state):
         h = torch.sigmoid(self.a) * state[0] + x

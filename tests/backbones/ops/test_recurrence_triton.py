@@ -22,8 +22,6 @@ interpreted = pytest.mark.skipif(
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
 GROUPS = {"kernels": "not contract", "contract": "contract"}
-
-
 PLACES = [
     pytest.param("interpreter", "kernels", marks=interpreted),
     pytest.param("interpreter", "contract", marks=[interpreted, pytest.mark.slow]),  # 44 s of one core

@@ -1,0 +1,75 @@
+"""Options of layers and the registry of mixers."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from decision_rnn.backbones import (
+    Backbone,
+    BackboneConfig,
+    SequenceMixer,
+    register_backbone,
+    registered,
+    registered_names,
+)
+from decision_rnn.utils.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key"),
+    [
+        ("aaren", {"heads": 3}, "heads"),
+        ("conv", {"kernel": 1}, "kernel"),
+        ("gru", {"init_half_life": 0.5}, "init_half_life"),
+        ("gru", {"init_half_life": 2e6}, "init_half_life"),
+        ("gru", {"norm": "batch"}, "norm"),
+        ("gru", {"convolution": 1}, "convolution"),
+        ("gru", {"mlp_ratio": 0.01}, "mlp_ratio"),
+        ("lru", {"state_size": 0}, "state_size"),
+        ("lru", {"parametrization": "polar"}, "parametrization"),
+        ("mamba", {"expansion": 0.01}, "expansion"),
+        ("mingru", {"scan": "log", "candidate": "signed"}, "candidate"),
+        ("s4d", {"state_size": 5}, "state_size"),
+        ("transformer", {"heads": 8}, "heads"),
+    ],
+)
+def test_invalid_option_raises_naming_the_key(name, options, key):
+    with pytest.raises(ValueError, match=key):
+        registered(name).config(width=8, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageConfig(BackboneConfig):
+    name: str = "average"
+
+
+class Average(SequenceMixer):
+    """Never created."""
+
+
+@pytest.mark.usefixtures("registries")
+def test_registered_names_are_sorted_and_include_new_mixer():
+    names = (
+        "aaren conv gru h3 hgrn lru lstm mamba mingru minlstm mlp mlstm retention rnn rwkv s4d scrn slstm transformer"
+    )
+    assert registered_names() == names.split()
+    assert register_backbone(AverageConfig)(Average) is Average
+    assert registered_names() == sorted([*names.split(), "average"])
+    assert registered("average") == (AverageConfig, Average)
+
+
+def test_unknown_backbone_name_raises_listing_known_names():
+    with pytest.raises(InputError) as error:
+        Backbone(BackboneConfig(name="mimgru"))
+    for name in ("mimgru", *registered_names()):
+        assert name in str(error.value)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("default", [{"name": "mingru"}, {}], ids=["taken", "missing"])
+def test_register_with_taken_or_missing_name_raises(default):
+    config = type("OtherConfig", (BackboneConfig,), {"__annotations__": {"name": str}, **default})
+    before = registered("mingru")
+    with pytest.raises(ValueError, match="OtherConfig"):
+        register_backbone(dataclass(frozen=True, kw_only=True)(config))
+    assert registered("mingru") is before
