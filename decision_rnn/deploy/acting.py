@@ -118,9 +118,7 @@ class ActingLoop(ABC, Generic[State]):
         values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
-    def __call__(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
-        """As `act`."""
-        return self.act(observation, reward, done)
+    __call__ = act
 
     def _advance(self, observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> np.ndarray:
         actions, self._state = self.step(observations, rewards, first, self._target, self._state)
@@ -132,8 +130,7 @@ class ActingLoop(ABC, Generic[State]):
         self._first, self._state = np.ones(count, bool), self.initial_state(count)
 
     def _targets(self, target_return: ArrayLike) -> np.ndarray:
-        auto = isinstance(target_return, str) and target_return == "auto"
-        targets = np.asarray(math.inf if auto else target_return, np.float32)
+        targets = np.asarray(math.inf if str(target_return) == "auto" else target_return, np.float32)
         if not (np.isfinite(targets) | (np.isposinf(targets) & self.limited)).all():
             expected = "a finite number or auto" if self.limited else "a finite number, as nothing limits the return"
             raise InputError(f"target_return is {target_return!r:.100}: expected {expected}")
@@ -148,12 +145,8 @@ class ActingLoop(ABC, Generic[State]):
             rows = array[None] if single else array
         else:
             single = self.num_envs is None and layout.holds_one(observation)
-            rows = (
-                layout.rows_of([observation], "the observation")
-                if single
-                else layout.rows(observation, "the observation")
-            )
-            rows = rows.astype(np.float32, copy=False)
+            convert, values = (layout.rows_of, [observation]) if single else (layout.rows, observation)
+            rows = convert(values, "the observation").astype(np.float32, copy=False)
         expected = (environments or len(rows), layout.size)
         if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")

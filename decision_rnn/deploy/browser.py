@@ -41,8 +41,6 @@ RUNTIMES = json.loads(SITE.with_name("runtimes.json").read_text())
 BODIES = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5")
 """The environments that site/environment.js has."""
 BODY = {"name": "the body from Gymnasium", "licence": "MIT", "url": "https://github.com/Farama-Foundation/Gymnasium"}
-REGISTRY, REGISTRY_KEY = "https://registry.npmjs.org", "npm_config_registry"
-"""The registry of the runtimes, and the environment variable by which npm takes another."""
 
 
 class Subject(NamedTuple):
@@ -82,20 +80,24 @@ def write_page(
     with contextlib.closing(make_environment(environment_ids[0])) as environment:
         body: Any = environment.unwrapped
         limits = time_limit(environment), step_limit(environment, *step_limits(settings, first.provenance))
-    files = ["policy.onnx", *(f"policy-{number}.onnx" for number in range(2, len(subjects) + 1))]
+    files, names = ["policy.onnx", *(f"policy-{number}.onnx" for number in range(2, len(subjects) + 1))], list[str]()
+    for number, (_, agent, _) in enumerate(subjects, 1):
+        prefix, mask = f"{number}. " if len(subjects) > 1 else "", agent.config.observation.mask
+        suffix = "" if mask == "none" else f", {mask} hidden"
+        names.append(f"{prefix}{agent.config.backbone.name} of {agent.provenance.name}{suffix}")
     content = {
         "environment_id": environment_ids[0],
         "steps": min(filter(None, limits)),
         "seed": settings.seed if seed is None else seed,
         "target_return": None if target_return == AUTO else target_return,
-        "agents": [{"policy": file, "name": name} for file, name in zip(files, _labels(subjects), strict=True)],
+        "agents": [{"policy": file, "name": name} for file, name in zip(files, names, strict=True)],
         "vendored": [*RUNTIMES, {**BODY, "version": importlib.metadata.version("gymnasium")}],
     }
     with new_directory(folder) as new:
         shutil.copytree(SITE, new, dirs_exist_ok=True)
         (new / "page.json").write_text(json.dumps(content, indent=1))
         shutil.copyfile(body.fullpath, new / "body.xml")
-        for name, data in (*_runtime_files(tarballs), *_licences()):
+        for name, data in _vendored(tarballs):
             (new / name).parent.mkdir(exist_ok=True)
             (new / name).write_bytes(data)
         for subject, file in zip(subjects, files, strict=True):
@@ -106,16 +108,12 @@ def write_page(
 
 
 def fetch(runtime: dict[str, Any]) -> Path:
-    """The tarball of a runtime, which is downloaded if the cache does not have it.
-
-    Raises:
-        InputError: If it cannot be downloaded, or has another checksum.
-    """
+    """The tarball of a runtime, downloaded unless it is in the cache; InputError if that fails or it is another."""
     import pooch  # slow to import, as requests is
 
     file = "{}-{version}.tgz".format(runtime["name"].rpartition("/")[2], **runtime)
-    variables = {key.lower(): value for key, value in os.environ.items()}
-    url = f"{(variables.get(REGISTRY_KEY) or REGISTRY).rstrip('/')}/{runtime['name']}/-/{file}"
+    registry = os.environ.get("npm_config_registry", "https://registry.npmjs.org").rstrip("/")  # noqa: SIM112 - as npm
+    url = f"{registry}/{runtime['name']}/-/{file}"
     checksum = f"sha512:{base64.b64decode(runtime['integrity'].removeprefix('sha512-')).hex()}"
     downloader = pooch.HTTPDownloader(bar(total=1, desc=file, unit="B", unit_scale=True))
     try:
@@ -123,7 +121,7 @@ def fetch(runtime: dict[str, Any]) -> Path:
     except (OSError, ValueError) as error:  # the latter for another checksum
         raise InputError(
             f"cannot download {file}, which the page needs, from {url} ({error!s:.300}): try again with a network, or "
-            f"name another npm registry in the environment variable {REGISTRY_KEY}"
+            "name another npm registry in the environment variable npm_config_registry"
         ) from None
 
 
@@ -142,28 +140,13 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def _labels(subjects: Sequence[Subject]) -> list[str]:
-    """A name for each agent, without paths of this machine; numbered if there are several."""
-    names = []
-    for number, (_, agent, _) in enumerate(subjects, 1):
-        mask = agent.config.observation.mask
-        hidden = "" if mask == "none" else f", {mask} hidden"
-        prefix = f"{number}. " if len(subjects) > 1 else ""
-        names.append(f"{prefix}{agent.config.backbone.name} of {agent.provenance.name}{hidden}")
-    return names
-
-
-def _runtime_files(tarballs: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
-    """The files of the runtimes: path in the page and content."""
+def _vendored(tarballs: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """The files of the runtimes, and the licences that their Python packages bring: path in the page and content."""
     for runtime, tarball in zip(RUNTIMES, tarballs, strict=True):
         with tarfile.open(tarball) as archive:
             for file in runtime["files"]:
                 member: Any = archive.extractfile(f"package/{file}")
                 yield f"runtimes/{Path(file).name}", member.read()
-
-
-def _licences() -> Iterator[tuple[str, bytes]]:
-    """The licences of what is vendored, as their Python packages bring them: path in the page and content."""
     packages = importlib.metadata.packages_distributions()  # such as onnxruntime of onnxruntime-gpu
     for module in ("mujoco", "onnxruntime", "gymnasium"):
         for path in importlib.metadata.files(packages[module][0]) or ():

@@ -15,7 +15,7 @@ from decision_rnn.utils.errors import InputError, did_you_mean, missing_package,
 ONNX, CARD, CLIP, RESULTS = "policy.onnx", "README.md", "replay.mp4", "results"
 FILES = [DESCRIPTION, WEIGHTS, ONNX, CARD, CLIP, f"{RESULTS}/*.json"]
 """Files of a packaged agent; nothing else is downloaded or uploaded."""
-RUNS, PRETRAINED = "runs", "pretrained"
+PRETRAINED = "pretrained"
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 """`org/name`, optionally followed by `@` and a revision."""
 SHIPPED = Path(__file__).parent / PRETRAINED
@@ -37,11 +37,11 @@ def find_agent(name: str | Path) -> Path:
         return last_checkpoint(folder)
     if (folder / DESCRIPTION).is_file() or (folder / WEIGHTS).is_file():
         return folder
-    shipped = {f"{PRETRAINED}/{agent}": SHIPPED / agent for agent in pretrained_agents()}
+    shipped = {f"{PRETRAINED}/{path.parent.name}": path.parent for path in sorted(SHIPPED.glob(f"*/{DESCRIPTION}"))}
     if str(folder) in shipped:
         return shipped[str(folder)]
     match = HUB_ID.fullmatch(name)
-    looks_local = folder.parts[:1] in ((RUNS,), (PRETRAINED,)) or folder.parent.exists()
+    looks_local = folder.parts[:1] in (("runs",), (PRETRAINED,)) or folder.parent.exists()
     if match and not folder.exists() and (match[2] or not looks_local):
         with _hub(name) as hub:
             return Path(hub.snapshot_download(match[1], revision=match[2], allow_patterns=FILES))
@@ -52,11 +52,6 @@ def find_agent(name: str | Path) -> Path:
     )
 
 
-def pretrained_agents() -> list[str]:
-    """Names of the agents that ship with the package, without `pretrained/`."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{DESCRIPTION}"))
-
-
 def push_to_hub(folder: str | Path, repo_id: str, private: bool = False) -> str:
     """Upload a packaged agent to the Hugging Face Hub, creating the repository if it does not exist.
 
@@ -64,21 +59,18 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False) -> str:
 
     Args:
         folder: Folder of a packaged agent, as written by `decision-rnn package`.
-        repo_id: `org/name`.
+        repo_id: `org/name`; `check_repo_id` checks it.
         private: Whether a newly created repository is private.
 
     Returns:
         The URL of the commit.
 
     Raises:
-        InputError: If the folder holds no packaged agent or the upload fails.
+        InputError: If the upload fails.
     """
-    check_repo_id(repo_id)
-    if not is_packaged(Path(folder)):
-        raise InputError(f"{folder} is not a packaged agent. Make one with `decision-rnn package RUN`")
+    options = {"allow_patterns": FILES, "delete_patterns": FILES, "commit_message": "Upload an agent of decision_rnn"}
     with _hub(repo_id) as hub:
         hub.create_repo(repo_id, private=private, exist_ok=True)
-        options = {"allow_patterns": FILES, "delete_patterns": FILES, "commit_message": "Upload an agent"}
         return str(hub.upload_folder(repo_id=repo_id, folder_path=str(folder), **options))
 
 
@@ -97,14 +89,12 @@ def is_packaged(folder: Path) -> bool:
 @contextlib.contextmanager
 def _hub(name: str) -> Iterator[Any]:
     """The module huggingface_hub, with InputError, naming the repository, for its errors."""
+    subject = f"{name} on the Hugging Face Hub"
     try:
         import huggingface_hub
 
         yield huggingface_hub
     except ImportError as error:
-        raise missing_package(f"there is no folder {name}, and the Hugging Face Hub", error, "hub") from None
+        raise missing_package(subject, error, "hub") from None
     except Exception as error:  # huggingface_hub and its HTTP client have no common base class
-        raise InputError(
-            f"there is no folder {name}, and the Hugging Face Hub refuses it: {one_line(error)}. If it is private, or "
-            "yours to write, log in with `hf auth login`"
-        ) from None
+        raise InputError(f"cannot use {subject}: {one_line(error)}. Log in with `hf auth login` if needed") from None

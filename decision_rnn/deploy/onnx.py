@@ -38,7 +38,6 @@ from decision_rnn.utils.files import new_file
 from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import AUTO
-from decision_rnn.utils.plugins import plugin_hashes
 
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
@@ -47,8 +46,6 @@ TOLERANCE = {"float32": 1e-4, "int8": 0.1}
 normalising values close to zero magnifies rounding. With weights in 8 bits, trained agents stay below 0.04."""
 BLOCK = 32
 """Number of weights in 8 bits that share a scale. Larger blocks are no faster."""
-GEMM = {"transA": 0, "transB": 1, "alpha": 1.0, "beta": 1.0}
-"""Attributes of the operator that linear layers become."""
 TRACED = 3
 """Batch size for tracing; a batch size of 1 would be traced as a constant."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
@@ -87,7 +84,7 @@ def export_onnx(
 
         from decision_rnn.deploy.runtime import Policy
     except ModuleNotFoundError as error:
-        raise missing_package("an export", error, "onnx") from None
+        raise missing_package("export", error, "onnx") from None
     if target_return is not None:
         check_target(trained.config, target_return)
     agent = copy.deepcopy(trained.agent).cpu().eval()
@@ -103,10 +100,7 @@ def export_onnx(
         new.write_bytes(data)
     settings = trained.config.evaluation
     if (acting := describe_acting(window_of(settings), settings.actions)) != describe_acting(None):
-        warn(
-            f"{path.name} carries its state and acts greedily, but the run is evaluated otherwise ({acting}). Scores "
-            "can differ: evaluate the file itself"
-        )
+        warn(f"{path.name} carries its state and acts greedily, unlike the run ({acting}): evaluate the file itself")
     return difference
 
 
@@ -135,7 +129,6 @@ def describe(
             "provenance": asdict(data),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
-            "plugins_sha256": plugin_hashes(config.plugins),
             "parameters": count_parameters(agent),
             "backbone_parameters": count_parameters(agent.backbone),
         },
@@ -203,6 +196,8 @@ class _Step(nn.Module):
 
 def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str) -> bytes:
     """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state."""
+    from onnxscript import opset18 as op
+
     step, begin = _Step(agent).requires_grad_(False), agent.initial_state(torch.zeros(1))
     initial = step.carried(begin)
     number = len(begin.condition) - int(agent.condition.takes_target)
@@ -224,23 +219,32 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
     state = tuple(part.repeat_interleave(TRACED, dim=0) for part in initial)
     batch = {0: torch.export.Dim("batch", min=1)}
     shapes = (*(batch for _ in first), tuple(batch for _ in state))
+
+    def lerp(start: Any, end: Any, weight: Any) -> Any:
+        """In three operators; torch's translation, exact at both ends, takes nine."""
+        return op.Add(start, op.Mul(weight, op.Sub(end, start)))
+
+    def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+        """As a product, which onnxruntime's quantiser takes, unlike Gemm."""
+        product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
+        return product if bias is None else op.Add(product, bias)
+
+    translations: Any = {torch.ops.aten.lerp.Tensor: lerp}
+    if description["weights"] == "int8":
+        translations[torch.ops.aten.linear.default] = linear
     try:
         # The exporter logs and prints warnings about its own internals, and a whole graph where it fails.
         with contextlib.ExitStack() as stack:
             stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.ERROR)
+            # onnxruntime's quantiser sets up the root logger when it is imported.
+            stack.callback(logging.root.setLevel, logging.root.level)
+            stack.callback(setattr, logging.root, "handlers", [*logging.root.handlers])
             stack.enter_context(warnings.catch_warnings(action="ignore"))
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
             program = torch.export.export(step, (*first, *state), dynamic_shapes=shapes, strict=False)
-            exported: Any = torch.onnx.export(
-                program,
-                (),
-                dynamo=True,
-                input_names=["obs", "reward", "reset", "target_return", *(f"h_in_{label}" for label in labels)],
-                custom_translation_table={torch.ops.aten.lerp.Tensor: _lerp()},
-                verbose=False,
-            )
-            return _serialized(exported.model, ["actions", *(f"h_out_{label}" for label in labels)], description)
+            exported: Any = torch.onnx.export(program, (), custom_translation_table=translations, verbose=False)
+            return _serialized(exported.model, description)
     except Exception as error:  # torch.export and onnxscript have no common base class
         raise InputError(
             f"the agent cannot be exported ({type(error).__name__}: {one_line(error, 200)}): what its backbone and "
@@ -248,7 +252,7 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
         ) from error
 
 
-def _serialized(model: Any, outputs: Sequence[str], description: dict[str, Any]) -> bytes:
+def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     """The bytes of the file: the model with its metadata, which end with the checksum of what is before it, and
     nothing about the machine that exported it."""
     import onnx
@@ -259,16 +263,13 @@ def _serialized(model: Any, outputs: Sequence[str], description: dict[str, Any])
 
     common.OutputFixPass()(model)  # otherwise two outputs may be one value, which has one name
     common.ClearMetadataAndDocStringPass()(model)
-    common.RemoveUnusedOpsetsPass()(model)
-    model.metadata_props.clear()
-    model.producer_name, model.producer_version = "decision-rnn", None
-    for value, name in zip(model.graph.outputs, outputs, strict=True):
-        value.name = name
-    for value in (*model.graph.inputs, *model.graph.outputs):
-        value.shape = onnx_ir.Shape(["batch", *value.shape[1:]])
+    names = ["obs", "reward", "reset", "target_return", *(part["input"] for part in description["state"]), "actions"]
+    names += [part["output"] for part in description["state"]]
+    for value, name in zip((*model.graph.inputs, *model.graph.outputs), names, strict=True):
+        value.name, value.shape = name, onnx_ir.Shape(["batch", *value.shape[1:]])
     proto = onnx_ir.to_proto(model)
     if description["weights"] == "int8":
-        _store_int8(proto)
+        proto = _quantized(proto)
     onnx.checker.check_model(proto)
     entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description), DIGEST_KEY: "0" * DIGEST_SIZE}
     onnx.helper.set_model_props(proto, entries)
@@ -276,34 +277,19 @@ def _serialized(model: Any, outputs: Sequence[str], description: dict[str, Any])
     return data + hashlib.sha256(data).hexdigest().encode()
 
 
-def _store_int8(proto: Any) -> None:
-    """Replace the linear layers of a model by onnxruntime's operator with weights in 8 bits, symmetric in blocks of
-    `BLOCK` inputs of an output; it rounds a layer's inputs too. Layers smaller than a block stay as they are.
-    onnxruntime's own quantiser takes MatMul alone, not Gemm, which linear layers become."""
-    from onnx import helper, numpy_helper
+def _quantized(proto: Any) -> Any:
+    """The model with the weights of its linear layers in 8 bits, symmetric in blocks of `BLOCK` inputs of an output. A
+    layer's inputs are rounded too, so that layers smaller than a block, of observations and actions, stay as they are.
+    """
+    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
-    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
-    for node in proto.graph.node:
-        options = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-        if node.op_type != "Gemm" or node.input[1] not in tensors or {**GEMM, "transB": 0, **options} != GEMM:
-            continue
-        name = node.input[1]
-        weight = numpy_helper.to_array(tensors[name])
-        outputs, inputs = weight.shape
-        if inputs % BLOCK or outputs < BLOCK:
-            continue
-        blocks = weight.reshape(outputs, -1, BLOCK)
-        scale = np.maximum(np.abs(blocks).max(2) / 127, np.finfo(np.float32).tiny)
-        whole = (np.rint(blocks / scale[..., None]) + 128).astype(np.uint8)
-        for kind, array in (("int8", whole), ("scale", scale)):
-            tensors[f"{name}.{kind}"] = numpy_helper.from_array(array, f"{name}.{kind}")
-        read = [node.input[0], f"{name}.int8", f"{name}.scale", "", "", *node.input[2:]]
-        sizes = {"N": outputs, "K": inputs, "bits": 8, "block_size": BLOCK, "accuracy_level": 4}
-        node.CopyFrom(helper.make_node("MatMulNBits", read, node.output, node.name, domain="com.microsoft", **sizes))
-    names = {name for node in proto.graph.node for name in node.input}
-    del proto.graph.initializer[:]
-    proto.graph.initializer.extend(tensor for name, tensor in tensors.items() if name in names)
-    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    sizes = {tensor.name: min(tensor.dims, default=0) for tensor in proto.graph.initializer}
+    products = [node for node in proto.graph.node if node.op_type == "MatMul"]
+    small = [node.name for node in products if sizes.get(node.input[1], 0) < BLOCK]
+    config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
+    quantizer = MatMulNBitsQuantizer(proto, nodes_to_exclude=small, algo_config=config)
+    quantizer.process()
+    return quantizer.model.model
 
 
 def initial_json(value: Tensor) -> Any:
@@ -313,10 +299,3 @@ def initial_json(value: Tensor) -> Any:
     if not numbers or numbers.count(numbers[0]) < len(numbers):
         return np.reshape(np.array(numbers, object), value.shape).tolist()
     return numbers[0]
-
-
-def _lerp() -> Any:
-    """start + weight (end - start) in three operators; torch's translation, exact at both ends, takes nine."""
-    from onnxscript import opset18 as op
-
-    return lambda start, end, weight: op.Add(start, op.Mul(weight, op.Sub(end, start)))

@@ -26,7 +26,6 @@ from decision_rnn.training.checkpoint import TrainedAgent, load_agent, write_age
 from decision_rnn.training.run_folder import run_of
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_directory
-from decision_rnn.utils.machine import describe_versions
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import AUTO, format_target
 
@@ -82,12 +81,11 @@ def write_package(
     `name` is that by which `find_agent` finds it. If it is `shipped` with this package, ONNX is left out and parameters
     are in half precision.
     """
-    config = replace(trained.config, path=None)
-    trained = replace(trained, config=config)
+    trained = replace(trained, config=replace(trained.config, path=None))
     write_agent(folder, trained, half=shipped)
     for result in results:
         write_result(folder, replace(result, config=replace(result.config, path=None)))
-    target, seed = default_return(config, trained.provenance), config.evaluation.seed
+    target, seed = default_return(trained.config, trained.provenance), trained.config.evaluation.seed
     writers: dict[str, Callable[[Path], object]] = {
         ONNX: lambda path: export_onnx(trained, path, results=results),
         CLIP: lambda path: film(trained, path, target, 1, seed, SECONDS),
@@ -123,5 +121,4 @@ def write_card(folder: Path, trained: TrainedAgent, result: Result | None, name:
         result=result,
         target=None if target is None else '"auto"' if target == AUTO else f"{target:g}",
         parameters=count_parameters(trained.agent),
-        versions=describe_versions(result.versions) if result else "",
     )

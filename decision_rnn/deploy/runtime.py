@@ -28,8 +28,6 @@ DIGEST_SIZE = 64
 EXTERNAL_DATA = re.compile(rb"(?:\x0a|\x8a\x80*\x00)(?:\x08|\x88\x80*\x00)location")
 """A tensor's reference to another file in a serialized model: field 1, the string "location". onnxruntime reads such
 files also for a model that is loaded from bytes, some versions of it anywhere."""
-STEP = ("obs", "reward", "reset", "target_return")
-"""The inputs in front of those of the state."""
 
 State = list[np.ndarray]
 
@@ -76,7 +74,11 @@ class Policy(ActingLoop[State]):
         self._data, self._source = data, source
         with _named(source):
             self._session = _session(data)
-            self.metadata = _metadata(self._session, data)
+            entries = self._session.get_modelmeta().custom_metadata_map
+            checksum = hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest()
+            if (entries.get(FORMAT_KEY), entries.get(DIGEST_KEY)) != (FORMAT, checksum):
+                raise ValueError("it was changed, or exported by something else than this version of decision-rnn")
+            self.metadata = json.loads(entries[POLICY_KEY])
             self._inputs = [node.name for node in self._session.get_inputs()]
             self._outputs = [node.name for node in self._session.get_outputs()]
             self.observation_layout, self.action_layout = (
@@ -84,8 +86,10 @@ class Policy(ActingLoop[State]):
                 for space in (self.metadata["observation"], self.metadata["action"])
             )
             self.max_observation_dim = self.observation_layout.size
-            state = {part["input"]: part for part in self.metadata["state"]}
-            self._initial = [_initial_value(state[name]) for name in self._inputs[len(STEP) :]]
+            self._initial = [
+                np.broadcast_to(np.asarray(part["initial"], np.float64).astype(part["dtype"]), part["shape"])
+                for part in self.metadata["state"]
+            ]
             default, self.limited = (self.metadata["target_return"][key] for key in ("default", "auto"))
             self.default_target = math.inf if default == "auto" else float(default)
         super().__init__(self.default_target, env, num_envs)
@@ -162,15 +166,3 @@ def _session(data: bytes) -> onnxruntime.InferenceSession:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # errors are raised, not logged
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
-
-
-def _metadata(session: onnxruntime.InferenceSession, data: bytes) -> dict[str, Any]:
-    entries = session.get_modelmeta().custom_metadata_map
-    if entries.get(FORMAT_KEY) != FORMAT or entries.get(DIGEST_KEY) != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
-        raise ValueError("it was changed, or exported by something else than this version of decision-rnn")
-    return json.loads(entries[POLICY_KEY])
-
-
-def _initial_value(part: dict[str, Any]) -> np.ndarray:
-    """The initial value of a part of the state; a single number stands for all entries."""
-    return np.broadcast_to(np.asarray(part["initial"], np.float64).astype(part["dtype"]), part["shape"])

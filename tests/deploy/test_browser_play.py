@@ -100,30 +100,23 @@ def test_keys_pause_step_push_and_restart(browser: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("old", "new", "sentence"),
     [
-        (lambda data: b"no model", "policy.onnx is not a policy of decision_rnn"),
-        (lambda data: data[:-1000], "policy.onnx is not a policy of decision_rnn"),
-        (
-            lambda data: data.replace(b"Hopper-v5", b"Hopper-v4"),
-            "is a policy for Hopper-v4, and this page plays Hopper-v5",
-        ),
-        (lambda data: data.replace(b"target_return", b"target_rXturn"), "lacks the inputs target_return"),
-        (lambda data: b"\xff" * 8 + data[8:], "policy.onnx is not a policy of decision_rnn"),
+        (b"decision_rnn", b"something_or", "is not a policy of decision_rnn"),
+        (b"Hopper-v5", b"Hopper-v4", "is a policy for Hopper-v4, and this page plays Hopper-v5"),
+        (b"target_return", b"target_rXturn", "lacks the inputs target_return"),
     ],
 )
 def test_a_wrong_policy_gets_one_sentence(
-    browser: Any, address: str, shipped_page: Path, change: Any, sentence: str
+    browser: Any, address: str, shipped_page: Path, old: bytes, new: bytes, sentence: str
 ) -> None:
     file = shipped_page / "policy.onnx"
     right = file.read_bytes()
     try:
-        file.write_bytes(change(right))
+        file.write_bytes(right.replace(old, new))
         page, *_ = opened(browser, address, 360)
         assert state(page) == "failed"
-        message = page.inner_text("#message")
-        assert sentence in message
-        assert message.count(". ") == 0
+        assert sentence in page.inner_text("#message")
     finally:
         file.write_bytes(right)
 

@@ -91,51 +91,34 @@ def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) ->
     assert [line.metric_type for line in data.eval_results][:2] == ["mean_reward", "normalized_score"]
 
 
-def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., TrainedAgent], tmp_path: Path) -> None:
+def test_cloning_agent_takes_no_target_return(pendulum: Callable[..., TrainedAgent], tmp_path: Path) -> None:
     trained = pendulum(cloning=True)
     result = score(trained, EvaluationConfig(episodes=1), processes=1)
     card = write_card(tmp_path, trained, result, "agent")
     (row,) = front_matter(card)["model-index"][0]["results"]
     assert "target_return" not in row["dataset"]["args"]
     assert "[hub]" not in card
+    for act in (lambda: EnvironmentActor(trained, 500.0), lambda: EnvironmentActor(trained).reset(500.0)):
+        with pytest.raises(InputError, match="target"):
+            act()
 
 
 def test_default_return_is_the_first_evaluation_target(
-    pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run names targets other than the dataset's; checks card, ONNX description, clip, `play` and actor."""
-    trained = pendulum()
+    """The run names targets other than the dataset's; checks card, ONNX description, clip and actor."""
+    trained, targets = pendulum(), []
     trained = replace(trained, config=replace(trained.config, evaluation=EvaluationConfig(target_returns=(-350, -300))))
-    write_agent(tmp_path, trained)
-    assert ", -350, env=env)" in write_card(tmp_path, trained, None, "agent")
+    monkeypatch.setattr(packaging, "film", lambda agent, video, target, *_: targets.append(target))
+    packaging.write_package(tmp_path, trained, [], "agent", shipped=True)
+    assert targets == [-350]
+    assert ", -350, env=env)" in (tmp_path / "README.md").read_text()
     assert describe(trained)["target_return"]["default"] == -350
-    filmed = []
-    monkeypatch.setattr(packaging, "film", lambda agent, video, target, *_: filmed.append(target))
-    (tmp_path / "packaged").mkdir()
-    packaging.write_package(tmp_path / "packaged", trained, [], "agent", shipped=True)
-    monkeypatch.setattr("decision_rnn.cli.play.film", lambda agent, video, target, *_: filmed.append(target) or [])
-    assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
-    assert filmed == [-350, -350]
     first, own, of_the_dataset = (EnvironmentActor(trained, target)(np.ones(3)) for target in (None, -350, -200))
     assert first == own != of_the_dataset
     without = replace(trained.provenance, target_returns=())
     silent = replace(trained.config, evaluation=EvaluationConfig())
     assert default_return(silent, without) == -100  # the data's best is then the only target
-
-
-def test_cloning_agent_takes_no_target_return(
-    pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path
-) -> None:
-    trained = pendulum(cloning=True)
-    write_agent(tmp_path, trained)
-    for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target_return", "5"]):
-        done = inline_cli(*arguments, str(tmp_path))
-        assert done.returncode == 2
-        assert "target" in done.stderr
-    with pytest.raises(InputError, match="target"):
-        EnvironmentActor(trained, 500.0)
-    with pytest.raises(InputError, match="target"):
-        EnvironmentActor(trained).reset(500.0)
 
 
 @pytest.mark.parametrize("inference", ["recurrent", "window"])
