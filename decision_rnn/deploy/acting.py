@@ -145,8 +145,8 @@ class ActingLoop(ABC, Generic[State]):
             rows = array[None] if single else array
         else:
             single = self.num_envs is None and layout.holds_one(observation)
-            convert, values = (layout.rows_of, [observation]) if single else (layout.rows, observation)
-            rows = convert(values, "the observation").astype(np.float32, copy=False)
+            values: Any = [observation] if single else observation
+            rows = (layout.rows_of if single else layout.rows)(values, "the observation").astype(np.float32, copy=False)
         expected = (environments or len(rows), layout.size)
         if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")
