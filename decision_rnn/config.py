@@ -10,44 +10,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, SerializeAsAny
 from pydantic.dataclasses import dataclass
 
-from decision_rnn.agent import (
-    CONDITIONS,
-    OBJECTIVES,
-    AgentConfig,
-    ConditionConfig,
-    GMMConfig,
-    MSEConfig,
-    ObjectiveConfig,
-    ReturnToGoConfig,
-    TimeToGoalConfig,
-)
+from decision_rnn.agent.conditions.base import CONDITIONS, ConditionConfig
+from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
+from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig
+from decision_rnn.agent.network import AgentConfig
+from decision_rnn.agent.objectives.base import OBJECTIVES, ObjectiveConfig
+from decision_rnn.agent.objectives.gmm import GMMConfig
+from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import (
-    STRICT,
-    Names,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    TargetReturns,
-    convert,
-    suggest,
-)
+from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest
 from decision_rnn.utils.plugins import check_plugins
 from decision_rnn.utils.records import to_json
 from decision_rnn.utils.registry import Registry
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""
-WARMUP_STEPS = 500
-"""Default number of warm-up steps in runs of at least 2,000 steps."""
-DEFAULT_TBPTT_SEGMENTS = 50
-"""Default `tbptt_segments` where the state outlasts a segment: 1,000 steps at the default context."""
-DEFAULT_GOAL_DISCOUNT = 0.99
-"""Default `goal_discount` of time-to-goal conditioning."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -127,8 +108,6 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if self.warmup > self.steps:  # the learning rate would never reach its peak
             raise InputError(f"training.warmup_steps {self.warmup} is more than training.steps {self.steps}")
-        if self.goal_relabeling == "none" and (self.p_randomgoal or (self.goal_discount or 1) != 1):
-            raise InputError("training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight")
 
     @property
     def peak_learning_rate(self) -> float:
@@ -138,7 +117,7 @@ class TrainingConfig:
     @property
     def warmup(self) -> int:
         """The number of warm-up steps, a quarter of the steps but at most 500 if none is set."""
-        return min(WARMUP_STEPS, self.steps // 4) if self.warmup_steps is None else self.warmup_steps
+        return min(500, self.steps // 4) if self.warmup_steps is None else self.warmup_steps
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -222,21 +201,29 @@ class RunConfig:
     evaluation: EvaluationConfig = EvaluationConfig()
 
     def __post_init__(self) -> None:
-        relabeled = self.training.goal_relabeling == "hindsight"
-        if relabeled and isinstance(self.condition, ReturnToGoConfig):
-            raise InputError("condition return_to_go needs goals of the data. Use time_to_goal or none.")
-        if self.time_to_goal and not relabeled:
-            raise InputError("condition time_to_goal needs training.goal_relabeling hindsight")
-        if self.time_to_goal and self.agent.conditioning == "token":  # before minutes are spent on the data
-            raise InputError("condition time_to_goal needs agent.conditioning adaln. Leave it out.")
-        if self.time_to_goal and self.training.p_randomgoal:
-            raise InputError("training.p_randomgoal needs condition none: the time to a random goal is not known")
+        training, relabeled, token = self.training, self.relabeled, self.agent.conditioning == "token"
+        needs_adaln = getattr(self._condition_class, "needs_adaln", False)
+        ahead = training.p_randomgoal > 0 or training.goal_discount not in (None, 1)
+        returns = isinstance(self.condition, ReturnToGoConfig)
+        conflicts = {
+            "condition return_to_go needs training.goal_relabeling none": relabeled and returns,
+            "condition time_to_goal needs training.goal_relabeling hindsight": self.time_to_goal and not relabeled,
+            "training.p_randomgoal needs condition none": self.time_to_goal and training.p_randomgoal > 0,
+            "goal_discount and p_randomgoal need training.goal_relabeling hindsight": ahead and not relabeled,
+            "the condition needs agent.conditioning adaln": needs_adaln and token,
+        }
+        for conflict in (text for text, present in conflicts.items() if present):
+            raise InputError(conflict)
+
+    @property
+    def relabeled(self) -> bool:
+        """Whether goals are those that episodes went on to reach."""
+        return self.training.goal_relabeling == "hindsight"
 
     @property
     def condition_options(self) -> ConditionConfig:
         """The condition: with relabeled goals the time to the goal by default, otherwise the return-to-go."""
-        relabeled = self.training.goal_relabeling == "hindsight"
-        return self.condition or (TimeToGoalConfig() if relabeled else ReturnToGoConfig())
+        return self.condition or (TimeToGoalConfig() if self.relabeled else ReturnToGoConfig())
 
     @property
     def time_to_goal(self) -> bool:
@@ -257,20 +244,23 @@ class RunConfig:
     @property
     def tbptt_segments(self) -> int:
         """Consecutive segments of a row of the batch: if none are set, 50 where the state outlasts one, else 1."""
-        default = DEFAULT_TBPTT_SEGMENTS if memory_exceeds(self.backbone, self.training.context) else 1
-        return self.training.tbptt_segments or default
+        return self.training.tbptt_segments or (50 if memory_exceeds(self.backbone, self.training.context) else 1)
 
     @property
     def goal_discount(self) -> float:
-        """How far ahead goals in hindsight lie, `DEFAULT_GOAL_DISCOUNT` for time-to-goal agents if nothing is set."""
-        return self.training.goal_discount or (DEFAULT_GOAL_DISCOUNT if self.time_to_goal else 1.0)
+        """How far ahead goals in hindsight lie, 0.99 for time-to-goal agents and otherwise 1 if nothing is set."""
+        return self.training.goal_discount or (0.99 if self.time_to_goal else 1.0)
+
+    @property
+    def _condition_class(self) -> Any:
+        """The condition's class; its options for a policy's whose plugin is not imported."""
+        condition = self.condition_options
+        return CONDITIONS.entries[condition.name].cls if condition.name in CONDITIONS.entries else condition
 
     @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        condition = self.condition_options
-        entry = CONDITIONS.entries.get(condition.name)  # a policy's may be of a plugin that is not imported
-        return bool(getattr(condition if entry is None else entry.cls, "takes_target", True))
+        return bool(getattr(self._condition_class, "takes_target", True))
 
     @property
     def takes_return(self) -> bool:
@@ -285,7 +275,7 @@ CHOICES: dict[str, tuple[Registry[Any], str]] = {
 }
 """Sections whose options depend on their `name`: its registry and its default."""
 SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
-WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
+MATCH = "backbone.match_parameters"
 
 
 def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
@@ -298,14 +288,17 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
     try:
         check_plugins(convert(options.get("plugins", ()), Names, "plugins"), "it")
         classes, known = section_classes(options), option_names(options)
-        for key in options:
-            if key not in known:
-                raise InputError(f"unknown key {key!r:.100}. {suggest(key, known)}")
+        if {MATCH, "backbone.width"} <= options.keys():
+            raise InputError(f"{MATCH} finds the width. Leave backbone.width out.")
+        for key in sorted(options.keys() - known):
+            raise InputError(f"unknown key {key!r:.100}. {suggest(key, known)}")
         values: dict[str, Any] = {key: value for key, value in options.items() if "." not in key}
         for section in SECTIONS:
             own = {key.partition(".")[2]: value for key, value in options.items() if key.startswith(f"{section}.")}
+            if "match_parameters" in own:
+                own = asdict(match_parameters(classes[section], parse_count(own.pop("match_parameters")), **own))
             if own or section not in ("condition", "objective"):  # whose defaults depend on other options
-                values.setdefault(section, _section(classes[section], section, own))
+                values.setdefault(section, convert(own, classes[section], section))
         return convert(values, RunConfig)
     except ValueError as error:  # also of checks in the classes of plugins
         raise InputError(f"{source}: {error}".removeprefix(": ")) from None
@@ -320,10 +313,8 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
     """Nested keys as dotted ones: `{"backbone": "lru", "training": {"steps": 5}}` as backbone.name, training.steps."""
     keys: dict[str, Any] = {}
     for key, value in data.items():
-        if key in CHOICES and isinstance(value, str):
-            keys[f"{key}.name"] = value
-        elif key in CHOICES and value is None:
-            continue
+        if key in CHOICES and (value is None or isinstance(value, str)):
+            keys |= {} if value is None else {f"{key}.name": value}
         elif key in SECTIONS and isinstance(value, Mapping):
             keys |= {f"{key}.{name}": entry for name, entry in value.items()}
         else:
@@ -333,7 +324,8 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys, overridden by others, of which a width and a number of parameters override each other too."""
-    replaced = {WIDTH, MATCH} if {WIDTH, MATCH} & overrides.keys() else set()
+    sizes = {"backbone.width", MATCH}
+    replaced = sizes if sizes & overrides.keys() else set()
     return {key: value for key, value in base.items() if key not in replaced} | dict(overrides)
 
 
@@ -358,23 +350,12 @@ def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
 
 def option_names(options: Mapping[str, Any]) -> list[str]:
     """All dotted keys of a run with the backbone, condition and objective that dotted keys choose."""
-    classes = section_classes(options).items()
-    return [MATCH, *(f"{section}.{field.name}".lstrip(".") for section, kind in classes for field in fields(kind))]
-
-
-def _section(kind: type, section: str, options: dict[str, Any]) -> Any:
-    """A section from its options; a backbone's width is found if they have `match_parameters`."""
-    if "match_parameters" in options:
-        number = parse_count(options.pop("match_parameters"))
-        if "width" in options:
-            raise InputError(f"{MATCH} finds the width. Leave {WIDTH} out.")
-        options = asdict(match_parameters(kind, number, **options))
-    return convert(options, kind, section)
+    names = {section: [field.name for field in fields(kind)] for section, kind in section_classes(options).items()}
+    return [MATCH, *(f"{section}.{name}".lstrip(".") for section, own in names.items() for name in own)]
 
 
 def parse_count(written: int | str) -> int:
     """600000, `600k` or `0.6M` as a number of parameters."""
     number, unit = re.fullmatch(r"\s*(.*?)([kM]?)\s*", str(written), re.IGNORECASE).groups()  # type: ignore[union-attr]
-    return round(
-        convert(number, Annotated[float, Field(gt=0, le=1e12)], MATCH) * {"": 1, "k": 1e3, "m": 1e6}[unit.lower()]
-    )
+    factor = {"": 1, "k": 1e3, "m": 1e6}[unit.lower()]
+    return round(convert(number, Annotated[float, Field(gt=0, le=1e12)], MATCH) * factor)
