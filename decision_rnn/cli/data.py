@@ -15,10 +15,21 @@ from decision_rnn.data.sources.ogbench import LEFT_OUT
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 
+ACTIONS = {
+    "list": "list the datasets that can be named, and which are here",
+    "info": "print what a dataset holds",
+    "make": "download, make or convert a dataset now instead of on first use",
+    "verify": "hash every byte of a dataset again",
+    "import": "write logs, CSV or parquet, or HDF5 files in D4RL's layout, as a local dataset",
+    "export": "write a dataset as a Minari dataset or a file in D4RL's or OGBench's layout",
+    "merge": "write the episodes of several datasets as a new local one",
+    "remove": "remove a local dataset from disk",
+}
+
 
 def add_arguments(parser: CommandParser) -> None:
     subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=CommandParser)
-    actions = {name: subparsers.add_parser(name, help=text, description=text) for name, (_, text) in ACTIONS.items()}
+    actions = {name: subparsers.add_parser(name, help=text, description=text) for name, text in ACTIONS.items()}
     for name in ("info", "make", "verify", "export", "merge", "remove"):
         actions[name].add_argument("dataset", help="the dataset's name, such as standin/hopper-medium or local/mine")
     for name in ("info", "make", "verify", "export"):
@@ -43,66 +54,41 @@ def _add_import_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Run one of the actions."""
-    ACTIONS[command.action][0](command)
+    match command.action:
+        case "list":
+            for name in dataset_names():
+                print(f"{name:<45} {'ready' if is_ready(name) else ''}".rstrip())
+            print("further: " + ", ".join(source.pattern for source in SOURCES.values()))
+        case "info":
+            _print_info(command)
+        case "make":
+            print(format_size(open_dataset(command.dataset, **command.settings)))
+        case "verify":
+            store = open_dataset(command.dataset, **command.settings).store
+            store.verify()
+            total = sum(file["bytes"] for file in store.manifest["files"].values())
+            print(f"{total:,} bytes in {store.path} are as they were written")
+        case "import":
+            choices = [convert(number, PositiveInt, "--choices") for number in command.choices]
+            space = Discrete(choices[0]) if len(choices) == 1 else MultiDiscrete(choices) if choices else None
+            settings = {"environment_id": command.environment, "action_space": space, **command.settings}
+            print(format_size(import_log(command.logs, **settings)))
+        case "export":
+            print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
+            if command.settings["format"] == "ogbench":
+                print(LEFT_OUT)
+        case "merge":
+            print(format_size(merge_datasets(command.dataset, command.datasets)))
+        case "remove":
+            remove_dataset(command.dataset)
+            print(f"{command.dataset} is removed")
 
 
-def _list(command: Namespace) -> None:
-    for name in dataset_names():
-        print(f"{name:<45} {'ready' if is_ready(name) else ''}".rstrip())
-    print("further: " + ", ".join(source.pattern for source in SOURCES.values()))
-
-
-def _info(command: Namespace) -> None:
+def _print_info(command: Namespace) -> None:
     if command.plot:
         check_destination(command.plot)  # before the dataset is opened, which may take minutes
     dataset = open_dataset(command.dataset, **command.settings)
     print(format_info(dataset))
     if command.plot:
-        store = dataset.store
-        plot_returns(dataset.name, store.episode_returns, store.episode_lengths, command.plot)
+        plot_returns(dataset.name, dataset.store.episode_returns, dataset.store.episode_lengths, command.plot)
         print(f"\ndrawn in {command.plot}")
-
-
-def _make(command: Namespace) -> None:
-    print(format_size(open_dataset(command.dataset, **command.settings)))
-
-
-def _verify(command: Namespace) -> None:
-    store = open_dataset(command.dataset, **command.settings).store
-    store.verify()
-    total = sum(file["bytes"] for file in store.manifest["files"].values())
-    print(f"{total:,} bytes in {store.path} are as they were written")
-
-
-def _export(command: Namespace) -> None:
-    print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
-    if command.settings["format"] == "ogbench":
-        print(LEFT_OUT)
-
-
-def _import(command: Namespace) -> None:
-    choices = [convert(number, PositiveInt, "--choices") for number in command.choices]
-    space = Discrete(choices[0]) if len(choices) == 1 else MultiDiscrete(choices) if choices else None
-    settings = {"environment_id": command.environment, "action_space": space, **command.settings}
-    print(format_size(import_log(command.logs, **settings)))
-
-
-def _merge(command: Namespace) -> None:
-    print(format_size(merge_datasets(command.dataset, command.datasets)))
-
-
-def _remove(command: Namespace) -> None:
-    remove_dataset(command.dataset)
-    print(f"{command.dataset} is removed")
-
-
-ACTIONS = {
-    "list": (_list, "list the datasets that can be named, and which are here"),
-    "info": (_info, "print what a dataset holds"),
-    "make": (_make, "download, make or convert a dataset now instead of on first use"),
-    "verify": (_verify, "hash every byte of a dataset again"),
-    "import": (_import, "write logs, CSV or parquet, or HDF5 files in D4RL's layout, as a local dataset"),
-    "export": (_export, "write a dataset as a Minari dataset or a file in D4RL's or OGBench's layout"),
-    "merge": (_merge, "write the episodes of several datasets as a new local one"),
-    "remove": (_remove, "remove a local dataset from disk"),
-}

@@ -8,34 +8,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from decision_rnn import config
 from decision_rnn.cli import COMMANDS, RUN_COMMANDS
-from decision_rnn.config import (
-    CHOICES,
-    MATCH,
-    SECTIONS,
-    RunConfig,
-    complete,
-    flatten,
-    option_names,
-    overlay,
-    section_classes,
-)
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import tell
-from decision_rnn.utils.parsing import (
-    REQUIRED,
-    Names,
-    Option,
-    convert,
-    options_of,
-    parse_yaml,
-    read_yaml,
-    split_names,
-    suggest,
-)
+from decision_rnn.utils.parsing import REQUIRED, Names, Option, convert, options_of, parse_yaml, read_yaml, suggest
 from decision_rnn.utils.plugins import import_plugins
 
-RUN_KEYS = {field.name for field in fields(RunConfig)} - {"plugins"}
+RUN_KEYS = {field.name for field in fields(config.RunConfig)} - {"plugins"}
 MATCH_HELP = "In place of a width: find the one that gives the backbone about this many parameters, such as 600k."
 SETTING = "setting "
 """Prefix of the attributes of a namespace that are passed on to a function."""
@@ -125,41 +105,42 @@ class CommandParser(argparse.ArgumentParser):
         overrides, words = _split_options(words) if self.takes_run else ({}, words)
         values, unknown = self.parse_known_args(words)
         if unknown:
-            known = [*(name.strip("-") for name in self._option_string_actions), *option_names({}) * self.takes_run]
+            names = [name.strip("-") for name in self._option_string_actions]
+            known = names + config.option_names({}) * self.takes_run
             self.error(f"unknown argument {unknown[0]!r:.100}. {suggest(unknown[0].strip('-'), known)}".strip(" ."))
         import_plugins(values.plugins)
         settings = {key: value for key, value in vars(values).items() if key.startswith(SETTING)}
         values.settings = {key.removeprefix(SETTING): value for key, value in settings.items()}
         values.words, values.options = arguments, {}
         if self.takes_run:
-            file_options = {} if values.config is None else flatten(read_yaml(values.config))
+            file_options = {} if values.config is None else config.flatten(read_yaml(values.config))
             values.overrides = overrides | ({"plugins": values.plugins} if values.plugins else {})
-            values.options = overlay(file_options, values.overrides)
+            values.options = config.overlay(file_options, values.overrides)
             if values.help:
                 self.add_run_options(values.options)
                 self.print_help()
                 self.exit()
-        for name in split_names(getattr(values, "dataset", None) or values.options.get("dataset")):
+        for name in convert(getattr(values, "dataset", None) or values.options.get("dataset") or (), Names):
             if "/" not in name:
                 tell(f"{name} is standin/{name}, episodes made by this package. D4RL's own data are d4rl/{name}-v2.")
         return values
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:
         """Add the options of a run to the help, with the backbone, condition and objective that dotted keys choose."""
-        options = complete(options)
-        for section, kind in section_classes(options).items():
+        options = config.complete(options)
+        for section, kind in config.section_classes(options).items():
             group = self.add_argument_group(section or "data and seed", (kind.__doc__ or "").partition("\n")[0])
             for name, option in options_of(kind).items():
                 key = f"{section}.{name}".lstrip(".")
-                if section in CHOICES and name == "name":
-                    registry, default = CHOICES[section]
-                    text = f"{options_of(RunConfig)[section].help} One of {', '.join(registry.names())}."
+                if section in config.CHOICES and name == "name":
+                    registry, default = config.CHOICES[section]
+                    text = f"{options_of(config.RunConfig)[section].help} One of {', '.join(registry.names())}."
                     key, option = section, replace(option, help=text, default=options.get(key, default))
-                elif not section and name in (*SECTIONS, "dataset", "plugins"):
+                elif not section and name in (*config.SECTIONS, "dataset", "plugins"):
                     continue
                 group.add_argument(f"--{key}", metavar=name.upper(), help=help_text(option))
             if section == "backbone":
-                group.add_argument(f"--{MATCH}", metavar="NUMBER", help=MATCH_HELP)
+                group.add_argument(f"--{config.MATCH}", metavar="NUMBER", help=MATCH_HELP)
 
 
 def help_text(option: Option) -> str:
@@ -182,4 +163,4 @@ def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]
             others.append(word)
             continue
         options[key] = parse_yaml(value if equals else next(words, ""))
-    return flatten(options), others
+    return config.flatten(options), others

@@ -46,10 +46,8 @@ def run(command: Namespace) -> None:
     seed = config.evaluation.seed if seed is None else seed
     acting = describe_acting(window_of(config.evaluation), config.evaluation.actions)
     print(f"{config.backbone.name} of {spec.name} in {environment_id}, {acting}", flush=True)
-    if command.video is None:
-        ends = watch(trained, target, command.episodes, seed)
-    else:
-        ends = iter(film(trained, command.video, target, command.episodes, seed))
+    episodes = target, command.episodes, seed
+    ends = watch(trained, *episodes) if command.video is None else iter(film(trained, command.video, *episodes))
     for number, end in enumerate(ends):
         prefix = "" if target is None else f"target {format_target(target)}, "
         earned, score = format_return(end.earned, spec, least=1), float(spec.normalised(end.earned))
