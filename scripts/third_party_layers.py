@@ -277,7 +277,8 @@ def text(reports: dict[str, tuple[Layer, dict[str, str]]]) -> str:
     for name, (layer, failures) in zip(names, reports.values(), strict=True):
         tolerances = "float32" if layer.float32 else "float64 and float32"
         lines += [f"## {name}", "", f"{len(failures)} of {len(PROPERTIES)} properties fail in {tolerances}.", ""]
-        lines += [*(f"- `{failed}`: {reason.removesuffix('.')}." for failed, reason in failures.items()), ""]
+        lines += [f"- `{failed}`: {reason.removesuffix('.')}." for failed, reason in failures.items()]
+        lines += [""] * bool(failures)
     return "\n".join(lines)
 
 

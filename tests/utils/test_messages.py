@@ -2,7 +2,7 @@
 
 import pytest
 
-from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
+from decision_rnn.utils.messages import bar, quiet, tell, warn
 
 
 def test_quiet_silences_messages_and_bars(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,7 +16,3 @@ def test_quiet_silences_messages_and_bars(capsys: pytest.CaptureFixture[str]) ->
     with quiet():
         work()
     assert capsys.readouterr() == ("", "")
-
-
-def test_counted_has_a_singular() -> None:
-    assert [counted(number, "step") for number in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
