@@ -6,8 +6,7 @@ from pathlib import Path
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from decision_rnn.cli.parser import CommandParser, parse_as
-from decision_rnn.data.dataset import dataset_names, import_log, is_ready, merge_datasets, open_dataset
-from decision_rnn.data.export import export_dataset
+from decision_rnn.data.dataset import dataset_names, export_dataset, import_log, is_ready, merge_datasets, open_dataset
 from decision_rnn.data.info import format_info, format_size, plot_returns
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset

@@ -13,14 +13,16 @@ import numpy as np
 
 from decision_rnn.data.episode import Episode, Missing
 from decision_rnn.data.sources import SOURCES, Source
-from decision_rnn.data.sources.d4rl import read_d4rl, read_header
+from decision_rnn.data.sources.d4rl import environment_of_file, read_d4rl, write_d4rl
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
-from decision_rnn.data.sources.minari import environment_of
+from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
+from decision_rnn.data.sources.ogbench import write_ogbench
 from decision_rnn.data.spaces import SomeSpaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.data.table import Columns, read_table, table_notes
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.messages import bar, quiet, warn
 from decision_rnn.utils.parsing import split_names
 
@@ -29,6 +31,7 @@ MOST_CHOICES = 100
 """Actions that are whole numbers up to here may number choices."""
 
 Partial = Literal["keep", "drop"]
+Format = Literal["minari", "d4rl", "ogbench"]
 
 
 @dataclass(frozen=True)
@@ -228,14 +231,15 @@ def import_log(
         (2, array([0.2, 0.2]))
     """
     logs = log if isinstance(log, list | tuple) else [log]
-    roles = Columns(_names(observations), _names(actions), reward, episode, time, terminated, truncated)
+    observations, actions = (split_names(x) if isinstance(x, str) else x for x in (observations, actions))
+    roles = Columns(observations, actions, reward, episode, time, terminated, truncated)
     notes, counts = list[str](), Counter[str]()
     if not append:
         check_new(name)
 
     def read(log: Any) -> tuple[dict[str, list[str]], Iterator[Episode]]:
         if _is_hdf5(log):
-            return read_header(Path(log).expanduser())[1], read_d4rl(Path(log).expanduser(), notes)
+            return {}, read_d4rl(Path(log).expanduser(), notes)
         return read_table(log, roles, counts, complete=missing == "error")
 
     def read_all() -> Iterator[Episode]:
@@ -250,17 +254,10 @@ def import_log(
     with quiet(not progress):
         columns, first = read(logs[0])
         if environment_id is None and _is_hdf5(logs[0]):
-            environment_id = read_header(Path(logs[0]).expanduser())[0]
-        store = write_store(
-            name,
-            bar(read_all(), "importing", unit=" episodes"),
-            environment_id,
-            append=append,
-            action_space=action_space,
-            missing=missing,
-            columns=columns,
-            notes=notes,
-        )
+            environment_id = environment_of_file(Path(logs[0]).expanduser())
+        episodes = bar(read_all(), "importing", unit=" episodes")
+        options: dict[str, Any] = {"action_space": action_space, "missing": missing, "columns": columns, "notes": notes}
+        store = write_store(name, episodes, environment_id, append=append, **options)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
         largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
@@ -270,10 +267,6 @@ def import_log(
                 "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
             )
     return open_dataset(name)
-
-
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(split_names(names) if isinstance(names, str) else names)
 
 
 def _is_hdf5(log: Any) -> bool:
@@ -303,3 +296,38 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
     parts = [as_dataset(dataset) for dataset in datasets]
     merge_stores(name, [part.name for part in parts], [part.store for part in parts])
     return open_dataset(name)
+
+
+def export_dataset(
+    name: str, format: Format, output: str, path: Path | str | None = None, partial: Partial = "keep"
+) -> Path:
+    """Write a dataset as a new Minari dataset, or as a new file in D4RL's or OGBench's layout.
+
+    Args:
+        name: The dataset's name, as for `open_dataset`; so are `path` and `partial`.
+        format: The format: `minari`, `d4rl`, or, for data of OGBench's tasks, `ogbench`.
+        output: A new Minari id, or a new HDF5 or npz file.
+
+    Returns:
+        The new file, or the folder of the Minari dataset.
+
+    Raises:
+        InputError: If the output exists or cannot be written, before the dataset is opened, which may take minutes; or
+            if the format cannot hold the dataset.
+        EnvironmentFailure: If the disk is full.
+    """
+    try:
+        if format == "minari":
+            check_id(output)
+        target = dataset_folder(output) if format == "minari" else Path(output)
+        if target.exists():
+            raise InputError(f"{target} exists: remove it, or name another --output")
+        check_folder(target.parent)
+        dataset = open_dataset(name, path, partial)
+        if format == "minari":
+            write_minari(output, dataset.store, dataset.spec)
+        else:
+            (write_d4rl if format == "d4rl" else write_ogbench)(target, dataset.store)
+    except OSError as error:
+        raise cannot_write(output, error) from None
+    return target

@@ -108,12 +108,9 @@ class DatasetSpec:
 
 
 class MujocoTask(NamedTuple):
-    """A MuJoCo task: its sizes, D4RL's returns of a random and an expert policy (Fu et al. 2020), and its targets.
-
-    `environment` is the Gymnasium id without its version. The first `positions` numbers of an observation are
-    positions; velocities, and for ant v5 contact forces, come after them. The targets are the Decision Transformer's;
-    for ant, which it leaves out, Online DT's 6000 (Zheng et al. 2022) and half of it.
-    """
+    """A MuJoCo task: its Gymnasium id without the version, its sizes, D4RL's returns of a random and an expert policy
+    (Fu et al. 2020), and the Decision Transformer's targets; for ant, which it leaves out, Online DT's 6000 (Zheng et
+    al. 2022) and half of it. The first `positions` numbers of an observation are positions; velocities follow."""
 
     environment: str
     positions: int

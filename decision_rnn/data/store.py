@@ -146,16 +146,12 @@ class EpisodeStore:
         return map(slice, self.first_rows.tolist(), (self.first_rows + self.episode_lengths).tolist())
 
     def _episode(self, index: int, rewards: np.ndarray) -> Episode:
-        first, length = self.first_rows[index], self.offsets[index + 1] - self.offsets[index]
-        rows = slice(first, first + length)
-        steps = self.file[rows]
-        return Episode(
-            np.concatenate([steps[:, self.columns["observation"]], self.final_observations[index : index + 1]]),
-            steps[:, self.columns["action"]],
-            rewards[rows],
-            terminated=bool(self.terminated[index]),
-            truncated=bool(self.truncated[index]),
-        )
+        first = self.first_rows[index]
+        rows = slice(first, first + self.offsets[index + 1] - self.offsets[index])
+        observations, actions = (self.file[rows, self.columns[part]] for part in ("observation", "action"))
+        observations = np.concatenate([observations, self.final_observations[index : index + 1]])
+        ends = bool(self.terminated[index]), bool(self.truncated[index])
+        return Episode(observations, actions, rewards[rows], *ends)
 
     def select(self, mask: np.ndarray, note: str | None = None) -> "EpisodeStore":
         """The episodes where `mask` (episodes,) bool is true, in their order; nothing is written or copied.
@@ -224,8 +220,7 @@ class EpisodeStore:
             episodes: The episodes, all from one environment: `Episode`, or objects with the same attributes.
             environment_id: Its Gymnasium id; None if it has none, such as a robot.
             source: Where the episodes come from, as plain JSON, kept in the manifest.
-            spaces: The spaces of an observation and an action; None for vectors of the first episode's size, with the
-                range of the data as bounds of actions.
+            spaces: Of an observation and an action; None for vectors, with the range of the data as bounds of actions.
             label: What the episodes are called in messages; by default, the folder.
             missing: What is done with episodes in which a number is missing; the `notes` of the source, if any, say so.
 
@@ -262,19 +257,12 @@ class EpisodeStore:
 
 
 def top_episodes(store: EpisodeStore, fraction: float) -> EpisodeStore:
-    """The given fraction of a store's episodes with the highest undiscounted returns; for 1, `store` itself.
-
-    Their number is rounded down, but at least one; of equal returns, earlier episodes are preferred. They keep their
-    order.
+    """The given fraction (above 0) of a store's episodes with the highest undiscounted returns, in their order; for 1,
+    `store` itself. Their number is rounded down, but at least one; of equal returns, earlier episodes are preferred.
 
     Behaviour cloning on it is filtered behaviour cloning: %BC of Chen et al., "Decision Transformer" (2021), section
-    5.1, and `any_percent_bc.py` of CORL. %BC takes a fraction of the steps, from the best episode on, so fewer episodes
-    if they are long; CORL takes a fraction of the episodes as here, but ranks them by discounted return and leaves out
-    a partial last one. Here observations are normalised with the statistics of the selected episodes.
-
-    Args:
-        store: All of the episodes.
-        fraction: Above 0, at most 1.
+    5.1, which takes a fraction of the steps, and `any_percent_bc.py` of CORL, which ranks by discounted return.
+    Observations are normalised with the statistics of the selected episodes.
     """
     if fraction == 1:
         return store
@@ -316,32 +304,31 @@ def open_or_make(
         InputError: If the store has to be made and the cache cannot be written.
     """
     path = store_folder(name)
-    if (store := _current(path, is_current, warned=False)) is not None:
+    if (store := _current(path, is_current)) is not None:
         return store
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(cache_root() / "locks" / name))
         except OSError as error:
             raise cannot_write(f"{name} into the cache {cache_root()} (DECISION_RNN_CACHE)", error) from None
-        store = _current(path, is_current, warned=True)  # another process may have made it by now
+        store = _current(path, is_current, warn)  # another process may have made it by now
         if store is None:
             remove_directory(path)
             store = make(path)
         return store
 
 
-def _current(path: Path, is_current: Callable[[dict[str, Any]], bool], warned: bool) -> EpisodeStore | None:
-    """The store in `path` if it is there, whole and current; otherwise the user is told why it is made again."""
-    if not path.exists():
-        return None
-    fault = f"{path} was made from something else, or by another recipe"
-    try:
-        store = EpisodeStore.open(path)
-        with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
-            if is_current(store.source):
-                return store
-    except InputError as error:
-        fault = str(error)
-    if warned:
-        warn(f"{fault}; making it again")
+def _current(
+    path: Path, is_current: Callable[[dict[str, Any]], bool], tell: Callable[[str], object] = str
+) -> EpisodeStore | None:
+    """The store in `path` if it is there, whole and current; otherwise `tell` is told why it is made again."""
+    if path.exists():
+        try:
+            store = EpisodeStore.open(path)
+            with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
+                if is_current(store.source):
+                    return store
+            tell(f"{path} was made from something else, or by another recipe; making it again")
+        except InputError as error:
+            tell(f"{error}; making it again")
     return None

@@ -121,11 +121,10 @@ class _Table:
             else:
                 with Path(self.label).open(encoding="utf-8-sig") as text:
                     delimiter = max(",;\t", key=text.readline().count)
-                settings: dict[str, Any] = {"index_col": False, "float_precision": "round_trip"}
-                frame = pandas.read_csv(
-                    self.label, sep=delimiter, encoding="utf-8-sig", skipinitialspace=True, **settings
-                )
-                self.frame = frame.rename(columns=lambda name: str(name).strip())
+                options: dict[str, Any] = {"encoding": "utf-8-sig", "skipinitialspace": True, "index_col": False}
+                self.frame = pandas.read_csv(self.label, sep=delimiter, float_precision="round_trip", **options)
+        self.frame = self.frame.rename(columns=lambda name: str(name).strip())
+        self.names = list(self.frame.columns)
 
     def refuse(self, row: int, column: str) -> None:
         raise InputError(
@@ -134,9 +133,9 @@ class _Table:
         )
 
     def column(self, name: str) -> Any:
-        known = list(map(str, self.frame.columns))
-        if name not in known:
-            raise InputError(f"{self.label} has no column {name!r:.100}: {did_you_mean(name, known)}it has {known}.")
+        if name not in self.names:
+            near = did_you_mean(name, self.names)
+            raise InputError(f"{self.label} has no column {name!r:.100}: {near}it has {self.names}.")
         return self.frame[name]
 
     def numbers(self, name: str) -> np.ndarray:
@@ -149,8 +148,7 @@ class _Table:
 
     def matrix(self, patterns: Sequence[str]) -> tuple[np.ndarray, list[str]]:
         """The columns that names and patterns give, side by side, (N, entries) float32, and the entries' names."""
-        known = list(map(str, self.frame.columns))
-        matches = chain.from_iterable(fnmatch.filter(known, pattern) or [pattern] for pattern in patterns or [""])
+        matches = chain.from_iterable(fnmatch.filter(self.names, pattern) or [pattern] for pattern in patterns or [""])
         columns = {name: self.numbers(name) for name in dict.fromkeys(matches)}
         with np.errstate(over="ignore"):
             values = np.concatenate(list(columns.values()), axis=1).astype(np.float32)

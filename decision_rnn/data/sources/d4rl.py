@@ -2,12 +2,9 @@
 
 Their layout holds steps end to end, cut into episodes by flags: `observations` (N, O), `actions` (N, A), `rewards`,
 `terminals` and `timeouts` (N,) or (N, 1), of any numeric type; `next_observations` (N, O) if present. Everything else
-in a file, such as `infos`, is ignored. Where the columns of observations or actions have names, these are a list in
-JSON, the attribute `columns` of that array.
+in a file, such as `infos`, is ignored.
 """
 
-import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -24,8 +21,8 @@ from decision_rnn.utils.errors import InputError, cannot_write
 from decision_rnn.utils.files import locked, new_file
 from decision_rnn.utils.messages import bar, counted, warn
 
-COLUMNS = "columns"
 FLAGS = ("terminals", "timeouts")
+FOLDER = "~/.d4rl/datasets"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
@@ -68,23 +65,14 @@ class D4RLSource(Source):
         return spec_of_store(name, store, comparable=f"the reference scores are D4RL's: {comparable}")
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
-        """The episodes of `name`.
-
-        They are read from the file `path`, or else from `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
-        `~/.d4rl/datasets`. Without a file, an existing store is used; without a store, the file is downloaded. A store
-        made from other contents than the file's is made again.
-        """
-        file = find_file(name, path, _places(name))
+        """The episodes of the file `path`, or else of `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
+        `~/.d4rl/datasets`. Without a file, an existing store is used; without a store, the file is downloaded."""
+        file = find_file(name, path, file_places(f"{_stem(name)}-v2.hdf5", FOLDER))
         return open_or_make(
             name,
             lambda source: file is None or is_made_of(source["files"], [file]),
             lambda folder: _convert(name, file or _download(name), folder),
         )
-
-
-def _places(name: str) -> list[Path]:
-    """Where the file of the dataset may be; downloads go to the first."""
-    return file_places(f"{_stem(name)}-v2.hdf5", "~/.d4rl/datasets")
 
 
 def _stem(name: str) -> str:
@@ -106,7 +94,7 @@ def _download(name: str) -> Path:
     import pooch  # slow to import, as requests is
     import requests
 
-    file, sha256 = _places(name)[0], SHA256.get(_stem(name))
+    file, sha256 = file_places(f"{_stem(name)}-v2.hdf5", FOLDER)[0], SHA256.get(_stem(name))
     warn(f"{file} is not there: downloading it")
     pooch.get_logger().setLevel("WARNING")  # the bar says what it does, and only where messages are wanted
     downloader = pooch.HTTPDownloader(bar(total=1, desc=file.name, unit="B", unit_scale=True), timeout=60)
@@ -216,17 +204,11 @@ def read_d4rl(
         )
 
 
-def read_header(path: Path) -> tuple[str | None, dict[str, list[str]]]:
-    """The Gymnasium id that a file names, or None, and the names of its `observations` and `actions` entries."""
-    names = {}
+def environment_of_file(path: Path) -> str | None:
+    """The Gymnasium id that a file names, as those of `write_d4rl` do; None if it names none."""
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
         environment_id = file.attrs.get("environment_id")
-        for key in ("observations", "actions"):
-            with contextlib.suppress(TypeError, ValueError, KeyError, IndexError):  # the attribute of another tool
-                listed = json.loads(file[key].attrs[COLUMNS])
-                if len(listed) == file[key].shape[1]:
-                    names[key] = list(map(str, listed))
-    return environment_id if isinstance(environment_id, str) else None, names
+    return environment_id if isinstance(environment_id, str) else None
 
 
 def write_d4rl(path: Path, store: EpisodeStore) -> None:
@@ -253,6 +235,3 @@ def write_d4rl(path: Path, store: EpisodeStore) -> None:
             file[key][last] = flags
         file["observations"], file["next_observations"], file["actions"] = store.observations, following, store.actions
         file["rewards"] = np.concatenate([episode.rewards for episode in store])
-        for key in ("observations", "actions"):
-            if names := store.entry_names(key):
-                file[key].attrs[COLUMNS] = json.dumps(names)

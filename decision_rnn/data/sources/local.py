@@ -73,7 +73,7 @@ class CachedEpisodes(Source):
         return []
 
     def check(self, name: str) -> None:
-        if not re.fullmatch("episodes/[0-9a-f]{16}", name) or not self.folder(name).is_dir():
+        if not self.folder(name).is_dir():
             super().check(name)
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:

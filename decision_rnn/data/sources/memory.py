@@ -49,17 +49,8 @@ POPGYM: dict[str, tuple[str, Spaces, tuple[tuple[float, float], ...], str]] = {
 
 @dataclass(frozen=True)
 class MemoryDataset:
-    """A dataset of `memory/`.
-
-    Attributes:
-        recipe: How its episodes are made.
-        spaces: The spaces of its observations and actions.
-        references: The returns that score 0 and 100.
-        target_returns: The target returns of the evaluation.
-        comparable: Where the references come from, and what scores may be compared with.
-        constant_entries: Observation entries that have one value wherever an agent acts.
-        requirements: The packages that the environment needs besides ours.
-    """
+    """A dataset of `memory/`: its recipe, spaces, the returns that score 0 and 100 (`references`), what scores may be
+    compared with, and the observation entries that have one value wherever an agent acts."""
 
     recipe: Recipe
     spaces: Spaces
