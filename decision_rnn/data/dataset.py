@@ -21,7 +21,7 @@ from decision_rnn.data.spaces import SomeSpaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.data.table import Columns, read_table, table_notes
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.messages import bar, quiet, warn
 from decision_rnn.utils.parsing import split_names
@@ -141,10 +141,12 @@ def as_dataset(
     if isinstance(data, minari.MinariDataset) and data.total_episodes == data.storage.total_episodes:
         name = f"minari/{data.spec.dataset_id}"
     stated = name is not None or isinstance(data, EpisodeStore)
-    if (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
+    missing = not stated and not isinstance(data, minari.MinariDataset) and environment_id is None
+    if missing or (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
         raise InputError(
-            f"environment_id {environment_id!r:.100} and path {path!r:.100} do not both apply to {name or 'episodes'}: "
-            "a dataset states its environment, and only a name has a path. Leave it out."
+            f"environment_id is {environment_id!r:.100} and path {path!r:.100}: episodes need an environment such as "
+            f"Hopper-v5 (if there is none, write them with write_store first), {name or 'a store'} states its own, and "
+            "only the name of a dataset has a path."
         )
     if isinstance(data, Dataset) and partial == "keep":
         return data
@@ -160,11 +162,6 @@ def as_dataset(
             metadata = data.storage.read_raw_metadata(data.storage.data_path)
             environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
         spaces = data.spec.observation_space, data.spec.action_space
-    elif environment_id is None:
-        raise InputError(
-            f"environment_id is missing: {type(data).__name__} does not state its environment. Give one such as "
-            "Hopper-v5, the name of a dataset, or, if there is none, write the episodes with write_store first."
-        )
     return open_dataset(cache_episodes(data, environment_id, settings, spaces), None, partial)
 
 
@@ -312,22 +309,18 @@ def export_dataset(
         The new file, or the folder of the Minari dataset.
 
     Raises:
-        InputError: If the output exists or cannot be written, before the dataset is opened, which may take minutes; or
-            if the format cannot hold the dataset.
-        EnvironmentFailure: If the disk is full.
+        InputError: If the output exists, before the dataset is opened, which may take minutes; or if the format cannot
+            hold the dataset.
     """
-    try:
-        if format == "minari":
-            check_id(output)
-        target = dataset_folder(output) if format == "minari" else Path(output)
-        if target.exists():
-            raise InputError(f"{target} exists: remove it, or name another --output")
-        check_folder(target.parent)
-        dataset = open_dataset(name, path, partial)
-        if format == "minari":
-            write_minari(output, dataset.store, dataset.spec)
-        else:
-            (write_d4rl if format == "d4rl" else write_ogbench)(target, dataset.store)
-    except OSError as error:
-        raise cannot_write(output, error) from None
+    if format == "minari":
+        check_id(output)
+    target = dataset_folder(output) if format == "minari" else Path(output)
+    if target.exists():
+        raise InputError(f"{target} exists: remove it, or name another --output")
+    check_folder(target.parent)
+    dataset = open_dataset(name, path, partial)
+    if format == "minari":
+        write_minari(output, dataset.store, dataset.spec)
+    else:
+        (write_d4rl if format == "d4rl" else write_ogbench)(target, dataset.store)
     return target

@@ -98,28 +98,24 @@ class Layout:
     parts: tuple[Part, ...]
 
     @classmethod
-    def of_space(cls, space: Any, kind: str) -> "Layout":
+    def of_space(cls, space: Any, kind: str, acted: bool = False) -> "Layout":
         """The layout of a Gymnasium space; InputError, naming `kind` such as "observations", for spaces of images,
-        sequences and graphs, and for one without numbers."""
-        parts = tuple(_parts(space, ()))
-        if None in parts or not sum(part.size for part in parts if part):
+        sequences and graphs, for one without numbers, and if `acted`, for one in which agents do not act."""
+        parts = tuple(part for part in _parts(space, ()) if part is not None)
+        readable = len(parts) == len(list(_parts(space, ()))) and any(part.size for part in parts)
+        floats = hasattr(space, "low") and space.dtype.kind == "f"
+        if not readable or (acted and (hasattr(space, "spaces") or not (floats or parts[0].choices))):
             raise InputError(
                 f"the {kind} are {one_line(space)}: agents read Box, Discrete, MultiDiscrete, MultiBinary, Dict and "
-                "Tuple. Encode images into vectors."
+                "Tuple, and agents act in a Box, Discrete or MultiDiscrete space, the Box of floats. Encode images "
+                "into vectors, or wrap the environment."
             )
-        return cls(tuple(part for part in parts if part))
+        return cls(parts)
 
     @classmethod
     def of_actions(cls, space: Any, kind: str = "actions") -> "Layout":
         """The layout of the Gymnasium space of actions; InputError for spaces in which agents do not act."""
-        layout = cls.of_space(space, kind)
-        floats = hasattr(space, "low") and space.dtype.kind == "f"
-        if len(layout.parts) > 1 or layout.parts[0].path or not (layout.parts[0].choices or floats):
-            raise InputError(
-                f"the {kind} are {one_line(space)}: agents act in a Box, Discrete or MultiDiscrete space, the Box of "
-                "floats. Wrap the environment in one."
-            )
-        return layout
+        return cls.of_space(space, kind, acted=True)
 
     @classmethod
     def of_size(cls, size: int) -> "Layout":

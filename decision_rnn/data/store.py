@@ -16,7 +16,7 @@ from decision_rnn.data.cache import cache_root, reading, sha256_of, sha256_of_js
 from decision_rnn.data.episode import Episode, Missing, checked_episodes
 from decision_rnn.data.spaces import KINDS, SomeSpaces, bounded_spaces, described_spaces, layouts_of, read_spaces
 from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import locked, new_directory, remove_directory
 from decision_rnn.utils.messages import counted, warn
 
@@ -299,18 +299,11 @@ def open_or_make(
         name: The name of the dataset.
         is_current: Whether a store whose manifest has this `source` need not be made again.
         make: Makes the store in the given folder; called if there is no store, or no valid one.
-
-    Raises:
-        InputError: If the store has to be made and the cache cannot be written.
     """
     path = store_folder(name)
     if (store := _current(path, is_current)) is not None:
         return store
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(cache_root() / "locks" / name))
-        except OSError as error:
-            raise cannot_write(f"{name} into the cache {cache_root()} (DECISION_RNN_CACHE)", error) from None
+    with locked(cache_root() / "locks" / name):
         store = _current(path, is_current, warn)  # another process may have made it by now
         if store is None:
             remove_directory(path)

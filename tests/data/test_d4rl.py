@@ -34,7 +34,7 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.sources.d4rl import read_d4rl, write_d4rl
 from decision_rnn.data.spec import TASKS
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.utils.errors import InputError
 
 ENDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]
 NAME, FILE = "d4rl/hopper-medium-v2", "hopper_medium-v2.hdf5"
@@ -265,7 +265,7 @@ def test_full_disk_is_no_fault_of_the_network(server: type[Handler], monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pooch.retrieve", full)
-    with pytest.raises(EnvironmentFailure, match="No space left"):
+    with pytest.raises(OSError, match="No space left"):
         open_dataset(NAME)
     assert server.requests == []
 

@@ -17,7 +17,7 @@ from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import locked, new_file
 from decision_rnn.utils.messages import bar, counted, warn
 
@@ -87,10 +87,7 @@ def _is_published(name: str, files: list[dict[str, str]]) -> bool | None:
 
 
 def _download(name: str) -> Path:
-    """Download one of D4RL's files, completely or not at all; a second process waits for the first.
-
-    Raises InputError if it cannot be downloaded, EnvironmentFailure if the disk is full.
-    """
+    """Download one of D4RL's files, completely or not at all; a second process waits for the first."""
     import pooch  # slow to import, as requests is
     import requests
 
@@ -98,17 +95,14 @@ def _download(name: str) -> Path:
     warn(f"{file} is not there: downloading it")
     pooch.get_logger().setLevel("WARNING")  # the bar says what it does, and only where messages are wanted
     downloader = pooch.HTTPDownloader(bar(total=1, desc=file.name, unit="B", unit_scale=True), timeout=60)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file):
-            for url in (URL, INSECURE_URL) if sha256 else (URL,):
-                try:
-                    pooch.retrieve(url + file.name, sha256, file.name, file.parent, downloader=downloader)
-                    return file
-                except (requests.RequestException, ValueError) as error:  # the latter for another hash
-                    reason = str(error)
-    except OSError as error:
-        raise cannot_write(file, error) from None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with locked(file):
+        for url in (URL, INSECURE_URL) if sha256 else (URL,):
+            try:
+                pooch.retrieve(url + file.name, sha256, file.name, file.parent, downloader=downloader)
+                return file
+            except (requests.RequestException, ValueError) as error:  # the latter for another hash
+                reason = str(error)
     raise InputError(f"cannot download {URL}{file.name} ({reason}). Fetch it by other means and name it with --path.")
 
 

@@ -21,7 +21,7 @@ from decision_rnn.data.sources.contract import Source, refuse_path, register_sou
 from decision_rnn.data.spaces import SomeSpaces, described_spaces
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.registry import check_id, describe_alteration, known_spaces
-from decision_rnn.utils.errors import InputError, cannot_write, did_you_mean, one_line
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 
 NEW = ".appended"
@@ -158,10 +158,10 @@ def write_store(
         The store: `.num_episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
 
     Raises:
-        InputError: If the name is taken, invalid or being written by another process, if the folder cannot be written,
-            if the dataset appended to is of another environment, if no agent can be trained on such actions, or, naming
-            the episode, if one is not an episode, is empty, not finite or not numeric, or does not match the
-            environment's sizes.
+        InputError: If the name is taken or invalid, if the dataset appended to is of another environment, if no agent
+            can be trained on such actions, or, naming the episode, if one is empty, not finite or not numeric, or does
+            not match the environment's sizes.
+        TimeoutError: If another process is writing the dataset.
 
     Example:
         >>> swing = decision_rnn.Episode(
@@ -221,7 +221,7 @@ def remove_dataset(name: str) -> None:
     """Remove a local dataset from disk. Runs that were trained on it can still be evaluated, not resumed.
 
     Raises:
-        InputError: If it is not a local dataset, there is none of that name, or another process is writing it.
+        InputError: If it is not a local dataset, or there is none of that name.
     """
     with _writing(name, append=True) as path:
         LocalSource().check(name)
@@ -268,12 +268,8 @@ def _writing(name: str, append: bool = False) -> Iterator[Path]:
     """The folder of a local dataset, which only this process changes inside the block; at its end, what was written
     into `_new(folder)` takes its place."""
     path = LocalSource().folder(name)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(_lock(path), wait=False))
-            _replace(path)
-        except OSError as error:
-            raise cannot_write(f"{name} into {_root()} (DECISION_RNN_DATA)", error) from None
+    with locked(_lock(path), wait=False):
+        _replace(path)
         if not append:
             check_new(name)
         yield path

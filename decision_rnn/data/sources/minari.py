@@ -36,7 +36,7 @@ from decision_rnn.environments.registry import (
     known_spaces,
     settings_of,
 )
-from decision_rnn.utils.errors import InputError, cannot_write, one_line
+from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar
 
@@ -58,7 +58,6 @@ class MinariSource(Source):
 
     def names(self) -> list[str]:
         """The published datasets of the known tasks, and all in the user's Minari folder."""
-        dataset_folder("")  # raises an InputError where list_local_datasets raises an OSError
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about folders that hold no dataset
             local = minari.list_local_datasets()
@@ -122,10 +121,7 @@ def check_id(dataset_id: str) -> None:
 
 def dataset_folder(dataset_id: str) -> Path:
     """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`, which is created."""
-    try:
-        return Path(get_dataset_path(dataset_id))
-    except OSError as error:
-        raise cannot_write(f"Minari's folder {error.filename} (MINARI_DATASETS_PATH)", error) from None
+    return Path(get_dataset_path(dataset_id))
 
 
 def data_files(dataset_id: str) -> list[Path]:
