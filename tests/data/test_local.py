@@ -335,7 +335,7 @@ def test_second_process_that_writes_the_same_name_is_refused(local: Path, tmp_pa
         assert time.monotonic() < deadline
         time.sleep(0.02)
     try:
-        with pytest.raises(TimeoutError, match=r"another process .*mine"):
+        with pytest.raises(BlockingIOError, match=r"another process .*mine"):
             write_store("local/mine", FIRST, "Hopper-v5")
     finally:
         (tmp_path / "go").touch()

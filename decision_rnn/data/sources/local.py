@@ -161,7 +161,7 @@ def write_store(
         InputError: If the name is taken or invalid, if the dataset appended to is of another environment, if no agent
             can be trained on such actions, or, naming the episode, if one is empty, not finite or not numeric, or does
             not match the environment's sizes.
-        TimeoutError: If another process is writing the dataset.
+        BlockingIOError: If another process is writing the dataset.
 
     Example:
         >>> swing = decision_rnn.Episode(
