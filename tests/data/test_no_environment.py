@@ -83,13 +83,3 @@ def test_commands_work_but_those_that_play(
         (line,) = done.stderr.splitlines()
         assert name in line
         assert "--evaluation.episodes" not in line  # which would help none of these
-
-
-def test_exported_dataset_names_no_environment(robot: EpisodeStore, inline_cli: Command) -> None:
-    with pytest.raises(InputError, match=r"local/robot.*Reacher-v5"):
-        write_store("local/robot", logs(), "Reacher-v5", append=True)
-    export = ["data", "export", "local/robot", "--format"]
-    assert inline_cli(*export, "minari", "--output", "robot/logs-v0").returncode == 0
-    exported = open_dataset("minari/robot/logs-v0").store
-    assert (exported.fingerprint, exported.environment_id) == (robot.fingerprint, None)
-    assert inline_cli(*export, "d4rl", "--output", "robot.hdf5").returncode == 0
