@@ -8,7 +8,7 @@ torch.nn.GRU (Chung et al. 2014, with the reset gate after the recurrent product
     n_t = tanh(W_n x_t + b_n + r_t * (U_n h_{t-1} + c_n))                candidate
     h_t = (1 - z_t) * n_t + z_t * h_{t-1}
 
-The gates depend on h_{t-1}, so there is no parallelism over time (torch_rnn.py). The bias of z starts from
+The gates depend on h_{t-1}, so there is no parallelism over time (rnn.py). The bias of z starts from
 time_scales.py.
 """
 
@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from decision_rnn.backbones.contract import options, register_backbone
+from decision_rnn.backbones.rnn import TorchRNN
 from decision_rnn.backbones.time_scales import FadingConfig
-from decision_rnn.backbones.torch_rnn import TorchRNN
 
 
 @options

@@ -54,13 +54,6 @@ class LRUConfig(FadingConfig):
 class LRU(Layer):
     """State: the real and imaginary parts of h, each (batch, state_size)."""
 
-    nu_log: nn.Parameter
-    theta_log: nn.Parameter
-    nu: nn.Parameter
-    theta: nn.Parameter
-    real: nn.Parameter
-    imag: nn.Parameter
-
     recurrent_names = ("nu_log", "theta_log", "nu", "theta", "real", "imag", "gamma_log", "b")
 
     def __init__(self, config: LRUConfig) -> None:
@@ -68,12 +61,13 @@ class LRU(Layer):
         super().__init__((size,), (size,))
         decay = config.decay(size)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
-        nu, self.parametrization = -torch.log(decay), config.parametrization
+        nu = -torch.log(decay)
         start: dict[str, Tensor] = {  # lambda's two parameters
             "stable": {"nu_log": torch.log(nu), "theta_log": torch.log(phase)},
             "exponential": {"nu": nu, "theta": phase},
             "plain": {"real": decay * torch.cos(phase), "imag": decay * torch.sin(phase)},
         }[config.parametrization]
+        self.planes = tuple(start)
         for name, value in start.items():
             self.register_parameter(name, nn.Parameter(value.float()))
         self.gamma_log = nn.Parameter(0.5 * torch.log1p(-(decay**2)).float()) if config.normalization else None
@@ -98,10 +92,10 @@ class LRU(Layer):
 
     def _decay(self) -> Planes:
         """The real and imaginary parts of lambda, each (state_size,)."""
-        if self.parametrization == "plain":
-            return self.real, self.imag
-        stable = self.parametrization == "stable"
-        nu, theta = (torch.exp(self.nu_log), torch.exp(self.theta_log)) if stable else (self.nu, self.theta)
+        first, second = (getattr(self, name) for name in self.planes)
+        if self.planes == ("real", "imag"):
+            return first, second
+        nu, theta = (torch.exp(first), torch.exp(second)) if self.planes == ("nu_log", "theta_log") else (first, second)
         magnitude = torch.exp(-nu)
         return magnitude * torch.cos(theta), magnitude * torch.sin(theta)
 

@@ -15,7 +15,7 @@ sigmoid of o_t.
 The biases of the forget and the input gate begin apart, one as far above 0 as the other below, as Tallec & Ollivier do
 (time_scales.py): a cell that keeps more takes in less.
 
-Slices are computed by torch_rnn.py; with peepholes, which torch lacks, by one `step` after another.
+Slices are computed by rnn.py; with peepholes, which torch lacks, by one `step` after another.
 """
 
 import torch
@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import State, options, register_backbone, steps, without_autocast
+from decision_rnn.backbones.rnn import TorchRNN
 from decision_rnn.backbones.time_scales import FadingConfig
-from decision_rnn.backbones.torch_rnn import TorchRNN
 
 
 @options

@@ -71,9 +71,8 @@ class Retention(Layer):
         self.heads, self.sizes = heads, (width, width, heads * size, heads * size)  # q, k, v and the gate
         self.qkvg = nn.Linear(width, sum(self.sizes), bias=False)
         self.output = nn.Linear(heads * size, width, bias=False)
-        cos, sin = rotary_table(CHUNK, width // heads)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        for name, table in zip(("cos", "sin"), rotary_table(CHUNK, width // heads), strict=True):
+            self.register_buffer(name, table, persistent=False)
         self.register_buffer("gamma", config.decay(heads)[:, None, None])
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:

@@ -3,13 +3,18 @@
 Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
 
     h_t = tanh(W x_t + U h_{t-1} + b)
+
+GRU and LSTM share its class: torch's layers run between the steps at which episodes begin.
 """
 
-import torch
-from torch import nn
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from decision_rnn.backbones.contract import BackboneConfig, options, register_backbone
-from decision_rnn.backbones.torch_rnn import TorchRNN
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.ops.chunks import pieces
 
 
 @options
@@ -17,6 +22,50 @@ class RNNConfig(BackboneConfig):
     """Simple recurrent network, "Finding Structure in Time"."""
 
     name: str = "rnn"
+
+
+class TorchRNN(Layer):
+    """A mixer that is one of torch's recurrent layers. State: its own, h and for an LSTM c, each (batch, width).
+
+    Under autocast, LSTM computes in half precision, with the cell in float32; the others in float32, since torch would
+    round their gates.
+
+    Args:
+        cell: The layer, batch first.
+    """
+
+    cell: Any
+    cell_step: ClassVar[Callable[..., Any]]
+    """torch's function for one step of the layer."""
+
+    def __init__(self, cell: nn.RNNBase) -> None:
+        super().__init__(*[(cell.hidden_size,)] * (2 if isinstance(cell, nn.LSTM) else 1))
+        self.cell = cell
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        state = state or self.initial_state(len(x))
+        if len(state) == 2:
+            return self._run(x, state, reset)
+        with without_autocast(x):
+            return self._run(x.to(state[0].dtype), state, reset)
+
+    def _run(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
+        outputs, dtype = [], state[0].dtype
+        for piece in pieces(reset, x.shape[1]):
+            if reset is not None:
+                keep = (~reset[:, piece.start, None]).to(dtype)
+                state = tuple(part * keep for part in state)
+            before = tuple(part.unsqueeze(0) for part in state)
+            y, after = self.cell(x[:, piece], before if len(before) == 2 else before[0])
+            state = tuple(part[0].to(dtype) for part in (after if len(before) == 2 else (after,)))
+            outputs.append(y)
+        return torch.cat(outputs, dim=1), state
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        with without_autocast(x):
+            before = state if len(state) == 2 else state[0]
+            after = self.cell_step(x.to(state[0].dtype), before, *self.cell.all_weights[0])
+        return (after[0], after) if len(state) == 2 else (after, (after,))
 
 
 @register_backbone(RNNConfig)

@@ -58,9 +58,10 @@ class Transformer(SequenceMixer):
         self.heads, self.window = config.heads, config.window
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
-        cos, sin = rotary_table(2 * config.window, config.width // config.heads)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        for name, table in zip(
+            ("cos", "sin"), rotary_table(2 * config.window, config.width // config.heads), strict=True
+        ):
+            self.register_buffer(name, table, persistent=False)
 
     def initial_state(self, batch_size: int) -> State:
         weight = self.output.weight
