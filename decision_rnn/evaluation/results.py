@@ -174,8 +174,15 @@ class Result(Measurements):
 
     @property
     def key(self) -> dict[str, Any]:
-        """What identifies the result, see `result_key`."""
-        return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol)
+        """What identifies the result: all that its scores depend on.
+
+        The configuration is without the parts that the weights do not depend on: the evaluation settings, the data's
+        path and the order in which plugins were named.
+        """
+        plugins = tuple(sorted(set(self.config.plugins)))
+        config = replace(self.config, evaluation=EvaluationConfig(), path=None, validation=None, plugins=plugins)
+        fingerprint, protocol = self.dataset.fingerprint, asdict(self.protocol)
+        return {"config": to_dict(config), "fingerprint": fingerprint, "step": self.step, "protocol": protocol}
 
     def scalars(self, kind: str) -> dict[str, float]:
         """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
@@ -227,17 +234,6 @@ def format_return(value: float, data: DatasetSpec, least: int = 0) -> str:
     return f"{value:.{places}f}"
 
 
-def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
-    """What identifies a result: all that its scores depend on.
-
-    The configuration is without the parts that the weights do not depend on: the evaluation settings, the data's path
-    and the order in which plugins were named.
-    """
-    plugins = tuple(sorted(set(config.plugins)))
-    same = replace(config, evaluation=EvaluationConfig(), path=None, validation=None, plugins=plugins)
-    return {"config": to_dict(same), "fingerprint": fingerprint, "step": step, "protocol": asdict(protocol)}
-
-
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
     return read_file(path, Result, "delete it and evaluate the run again")
@@ -287,6 +283,6 @@ def results_of(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> It
         except InputError as error:
             warn(f"skipped: {error}")
             continue
-        same = result.key == result_key(config, data.fingerprint, step, result.protocol)
+        same = result.key == replace(result, config=config, dataset=data, step=step).key
         if same and SCALE(result.dataset) == SCALE(data):
             yield result

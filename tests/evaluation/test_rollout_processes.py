@@ -82,7 +82,7 @@ class Paid(Countdown):
 class TwoWordsError(Exception):
     """An exception that cannot be unpickled."""
 
-    def __init__(self, one: str, two: str) -> None:
+    def __init__(self, one: str = "oh", two: str = "dear", *, needed: None) -> None:
         super().__init__(f"{one} {two}")
 
 
@@ -128,26 +128,25 @@ def bad_input() -> None:
 
 
 def in_two_words() -> None:
-    raise TwoWordsError("oh", "dear")
-
-
-@pytest.mark.parametrize(
-    ("fail", "error", "words"),
-    [(bad_input, InputError, "^mend the agent$"), (in_two_words, RuntimeError, "^TwoWordsError: oh dear$")],
-)
-def test_exceptions_of_a_worker_are_raised(fail: Callable[[], None], error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words) as caught:
-        rollout(Hapless(fail), "Hopper-v5", [1.0], 9, 0, processes=2)
-    assert fail.__name__ in str(caught.value.__cause__)  # the traceback of the process
+    raise TwoWordsError(needed=None)
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_worker_raises() -> None:
-    with pytest.raises(EnvironmentFailure, match="plays episodes"):
-        rollout(Hapless(die), "Hopper-v5", [1.0], 9, 0, processes=2)
+@pytest.mark.parametrize(
+    ("fail", "error", "words"),
+    [
+        (bad_input, InputError, "^mend the agent$"),
+        (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
+        (die, EnvironmentFailure, "plays episodes"),
+    ],
+)
+def test_errors_and_the_death_of_a_worker_raise(fail: Callable[[], None], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        rollout(Hapless(fail), "Hopper-v5", [1.0], 9, 0, processes=2)
+    assert fail is die or fail.__name__ in str(caught.value.__cause__)  # the traceback of the process
 
 
 def test_plugins_are_imported_in_spawned_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
