@@ -31,9 +31,9 @@ def run(command: Namespace) -> int:
         return 0
     comparison = run_plan(plan, f"{PROGRAM} {shlex.join(command.words)}")
     print(comparison)
-    print(f"written to {plan.folder}: comparison.json, comparison.md and scores.svg")
+    print(f"written to {plan.output}: comparison.json, comparison.md and scores.svg")
     if comparison.failed:
-        logs = ", ".join(str(plan.folder / failure.run / LOG) for failure in comparison.failed[:3])
+        logs = ", ".join(str(plan.output / failure.run / LOG) for failure in comparison.failed[:3])
         print(f"{len(comparison.failed)} of the runs failed, see {logs}. The same command trains them again.")
     return 1 if comparison.failed else 0
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.comparison.page import write_page
+from decision_rnn.comparison.results import write_page
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decision_rnn.comparison.executors import LocalExecutor, RayExecutor
-from decision_rnn.comparison.plan import Plan, PlannedTrial
+from decision_rnn.comparison.plan import OTHER, Plan
 from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_variants
@@ -97,7 +97,10 @@ def compare(
     """
     import_plugins(plugins)
     path, partial = config.get("path"), config.get("partial", "keep")
-    opened = [as_dataset(data, environment_id, path, partial) for data in _listed(datasets)]
+    listed = datasets if isinstance(datasets, list | tuple) else [datasets]
+    if any(hasattr(data, "rewards") and not isinstance(data, EpisodeStore) for data in listed):
+        listed = [datasets]  # episodes of one dataset
+    opened = [as_dataset(data, environment_id, path, partial) for data in listed]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
     options = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds, "output": output}
@@ -112,103 +115,90 @@ def compare(
 
 
 def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
-    """The plan of a comparison.
-
-    Args:
-        keys: Keys of a run, which all variants share, the `OPTIONS`, `variants`, with keys of a run by label, and
-            `datasets` or `dataset`, names.
-        source: Where they come from, for messages.
-
-    Raises:
-        InputError: If a key is invalid.
-    """
+    """The plan of a comparison from keys of a run, which all variants share, the `OPTIONS`, `variants`, with keys of a
+    run by label, and `datasets` or `dataset`, names; InputError, naming their `source`, if one is invalid."""
     options = {name: option.default for name, option in options_of(compare).items() if name in OPTIONS}
     options |= {name: value for name in OPTIONS if (value := keys.get(name)) is not None}
     shared = {key: value for key, value in keys.items() if key not in (*OPTIONS, "variants")}
     own = convert(keys.get("variants") or {}, dict[Label, dict[str, Any]], f"{source}: variants")
-    names = shared.pop("dataset" if "dataset" in shared else "datasets", ())
-    datasets = tuple(dict.fromkeys(map(full_name, convert(names, Names, "datasets"))))
-    backbones, controls = options.pop("backbones"), convert(options.pop("controls"), Names, "controls")
-    if backbones is None:
-        backbones = () if own else DEFAULT_BACKBONES
+    names = convert(shared.pop("dataset" if "dataset" in shared else "datasets", ()), Names, "datasets")
+    datasets = tuple(dict.fromkeys(map(full_name, names)))
+    backbones = options.pop("backbones") or (() if own else DEFAULT_BACKBONES)
+    shared = {"evaluation.checkpoint_episodes": options.pop("checkpoint_episodes"), **flatten(shared)}
     variants = make_variants(
-        {
-            "evaluation.checkpoint_episodes": options.pop("checkpoint_episodes"),
-            **flatten(shared),
-            "dataset": next(iter(datasets), ""),
-        },
+        {**shared, "dataset": datasets[0] if datasets else ""},
         {label: flatten(keys) for label, keys in own.items()},
         convert(backbones, Names, "backbones"),
-        convert(controls, Controls, f"{source}: controls"),
+        convert(convert(options.pop("controls"), Names), Controls, f"{source}: controls"),
         source,
     )
-    plan: Plan = convert({"variants": variants, "datasets": datasets, **options}, Plan)
-    return plan
+    first, seeds = variants[0].config.seed, options["seeds"]
+    options["seeds"] = tuple(range(first, first + seeds) if isinstance(seeds, int) else dict.fromkeys(seeds))
+    options["output"] = options["output"] or f"runs/compare-{'+'.join(datasets).replace('/', '-')}"
+    return convert({"variants": variants, "datasets": datasets, **options}, Plan)
 
 
 def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) -> Comparison:
-    """Train the missing runs of a comparison, collect all results and write them.
+    """Train the missing runs of a comparison, collect all results and write them; `command` is for the record.
 
     If it is killed and started again, finished runs are not repeated and an interrupted run resumes from its last
-    checkpoint. A failed run is reported at once and does not stop the others.
-
-    Args:
-        plan: What is compared.
-        command: The command that started the comparison, for the record.
-        executor: Trains the runs; if left out, the plan's.
+    checkpoint. A failed run is reported at once and does not stop the others. Without an executor the plan's is used.
 
     Raises:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration or
             of other data, or the folder's comparison has runs that this one lacks.
     """
-    with working_alone(plan.folder, "comparison", "running the comparison"):
+    with working_alone(plan.output, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
-        _check_folder(plan.folder, {run.run for run in planned})
+        others: list[str] = []
+        with contextlib.suppress(InputError):  # there is none, or one that is made again from the runs
+            others = [trial.run for trial in read_comparison(plan.output).trials]
+        if others := [run for run in others if run not in {each.run for each in planned}]:
+            raise InputError(
+                f"{plan.output}/comparison.json has {others[0]}: {OTHER}, compare it too, or remove that file"
+            )
         trials = {run.run: run.collect() for run in planned}
         pending = [run for run in planned if trials[run.run] is None]
         executor = executor or make_executor(plan, len(planned))
-        counts = (len(plan.variants), "variant"), (len(datasets), "dataset"), (len(plan.seed_numbers), "seed")
-        sizes = f"{' x '.join(counted(*count) for count in counts)}: {counted(len(planned), 'run')}"
-        done = len(planned) - len(pending)
-        tell(f"{sizes}, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
-        faults = _train(pending, executor) if pending else {}
-        trials |= {run.run: run.collect() for run in pending if run.run not in faults}
+        sizes = {"variant": len(plan.variants), "dataset": len(datasets), "seed": len(plan.seeds)}
+        text = f"{' x '.join(counted(number, noun) for noun, number in sizes.items())}: {counted(len(planned), 'run')}"
+        tell(f"{text}, of which {len(planned) - len(pending)} are done; {executor.jobs} at a time, in {plan.output}")
+
         failed = []
-        for run in planned:
-            if trials[run.run] is None:
-                error = faults.get(run.run, f"no result on data of fingerprint {run.data.fingerprint[:12]}")
-                failed.append(
-                    Failure(variant=run.variant, dataset=run.data.name, seed=run.config.seed, run=run.run, error=error)
-                )
-        settings = planned[0].config.evaluation
+        with (
+            bar(total=len(pending), desc="training", unit="run", show=bool(pending)) as progress,
+            contextlib.closing(executor.run([run.task() for run in pending])) as events,
+        ):
+            for ended, (number, error) in enumerate(events, 1):
+                progress.update(1)
+                run = pending[number]
+                trials[run.run] = None if error else run.collect()
+                if trials[run.run] is None:
+                    error = error or f"no result on data of fingerprint {run.data.fingerprint[:12]}"
+                    about = {"variant": run.variant, "dataset": run.data.name, "run": run.run}
+                    failed.append(Failure(**about, seed=run.config.seed, error=error))
+                warn(f"[{ended} of {len(pending)}] {run.run} {f'failed: {error}' if error else 'done'}")
+
+        settings = max((run.config.evaluation for run in planned), key=lambda each: each.episodes)
+        configs = [to_dict(replace(variant.config, dataset=plan.datasets[0])) for variant in plan.variants]
+        variants = [vars(variant) | {"config": config} for variant, config in zip(plan.variants, configs, strict=True)]
         comparison = Comparison(
             command=command,
-            seeds=tuple(plan.seed_numbers),
+            seeds=plan.seeds,
             episodes=settings.episodes,
             checkpoint_episodes=settings.checkpoint_episodes,
             datasets=datasets,
-            variants=tuple(
-                ComparedVariant(
-                    label=variant.label,
-                    name=variant.name,
-                    control=variant.control,
-                    config=to_dict(replace(variant.config, dataset=plan.datasets[0])),
-                )
-                for variant in plan.variants
-            ),
+            variants=tuple(ComparedVariant(**values) for values in variants),
             trials=tuple(trial for trial in trials.values() if trial is not None),
             failed=tuple(failed),
         )
-        write_comparison(plan.folder, comparison)
+        write_comparison(plan.output, comparison)
     return comparison
 
 
 def list_commands(plan: Plan) -> list[str]:
-    """The commands that train the missing runs, to be started elsewhere, such as by SLURM.
-
-    Their configurations are written into the comparison's folder `configs`; the folders of the runs, which may be in
-    progress, are only read.
-    """
+    """The commands that train the missing runs, to be started elsewhere, such as by SLURM. Their configurations are
+    written into the folder `configs`; the folders of the runs, which may be in progress, are only read."""
     _, planned = plan.trials()
     return [shlex.join(["decision-rnn", *run.task().words]) for run in planned if run.collect() is None]
 
@@ -218,40 +208,3 @@ def make_executor(plan: Plan, runs: int) -> LocalExecutor:
     if plan.executor == "ray" or plan.ray_address is not None:
         return RayExecutor(plan.jobs, plan.ray_address)
     return LocalExecutor(plan.jobs or min(available_cores(), runs))
-
-
-def _check_folder(folder: Path, planned: set[str]) -> None:
-    """InputError if the comparison.json in the folder has runs that are not planned, and so would be lost from it."""
-    try:
-        others = [trial.run for trial in read_comparison(folder).trials if trial.run not in planned]
-    except InputError:  # none, or one that is made again from the runs
-        return
-    if others:
-        raise InputError(
-            f"{folder / 'comparison.json'} has {counted(len(others), 'other run')}, such as {others[0]}: use another "
-            "--output (output= in Python), compare them too, or remove that file"
-        )
-
-
-def _train(pending: Sequence[PlannedTrial], executor: LocalExecutor) -> dict[str, str]:
-    """Train runs, with a progress bar and a line for each that ends; returns the errors of those that failed."""
-    faults: dict[str, str] = {}
-    with (
-        bar(total=len(pending), desc="training", unit="run") as progress,
-        contextlib.closing(executor.run([run.task() for run in pending])) as events,
-    ):
-        for ended, (number, fault) in enumerate(events, 1):
-            progress.update(1)
-            run = pending[number].run
-            warn(f"[{ended} of {len(pending)}] {run} {'done' if fault is None else f'failed: {fault}'}")
-            if fault is not None:
-                faults[run] = fault
-    return faults
-
-
-def _listed(datasets: Any) -> Sequence[Any]:
-    """A list of datasets, or the only one, which may be a list of episodes."""
-    if not isinstance(datasets, list | tuple):
-        return [datasets]
-    episodes = any(hasattr(data, "rewards") and not isinstance(data, EpisodeStore) for data in datasets)
-    return [datasets] if episodes else datasets

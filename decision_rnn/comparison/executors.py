@@ -21,28 +21,17 @@ from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_l
 
 LOG = "run.log"
 """The file in a run's folder with the output of its processes, tracebacks included."""
-POLL = 0.2
-"""Seconds between looks at a process."""
-STARTS = 2
-"""How often a run is started if its process is killed: another run may have used up the memory."""
 STARTED, ERROR, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
 """Beginnings of a process's output in a log, and of its errors."""
-INTERRUPTED = 130
-"""The exit code of a run that was stopped by a signal and has written a checkpoint."""
-MAX_NODE_RETRIES = 3
-"""How often a task of a Ray cluster is started again after its node was lost."""
+POLL, STARTS, INTERRUPTED = 0.2, 2, 130
+"""Seconds between looks at a process, how often it is started if it is killed, such as for lack of memory, and the exit
+code of a run that was interrupted and has written a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run to be trained and evaluated.
-
-    Attributes:
-        folder: The run's folder.
-        file: Its configuration.
-        plugins: Modules that it needs.
-        device: Its `training.device`.
-    """
+    """A run to be trained and evaluated: its folder, the file of its configuration, and what that says of modules to
+    import and of the device."""
 
     folder: Path
     file: Path
@@ -57,8 +46,7 @@ class Task:
         return words + ["--resume"] * (self.folder / "config.yaml").is_file()
 
     def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
-        """Start the run, one of `jobs` at the same time, in a process of so many threads that ends with this one and
-        appends its output to the run's log; raises OSError if the folder cannot be written."""
+        """Start the run, one of `jobs` at a time, in a process that ends with this one and writes to the run's log."""
         words = [*self.words, "--processes", str(threads)]
         self.folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
@@ -71,7 +59,7 @@ class Task:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
     def train(self, jobs: int, threads: int, stop: threading.Event) -> str | None:
-        """Run the process to its end, and once more if it is killed, from the last checkpoint; `stop` ends it early.
+        """Run the process to its end, and once more, from the last checkpoint, if it is killed; `stop` ends it early.
         Returns the error in one line, or None if the run succeeded."""
         for _ in range(STARTS):
             try:
@@ -99,23 +87,16 @@ class Task:
 
 
 class LocalExecutor:
-    """Trains runs in processes on this machine, each with an equal share of the cores, or fewer threads if
-    OMP_NUM_THREADS is lower. The last digits of a run's results depend on its number of threads.
-
-    A run whose process is killed, such as when memory runs out, resumes from its last checkpoint. If it is killed
-    again, it has failed.
-
-    Args:
-        jobs: Number of runs at a time.
-    """
+    """Trains runs in processes on this machine, `jobs` at a time, each with an equal share of the cores, or fewer
+    threads if OMP_NUM_THREADS is lower. The last digits of a run's results depend on its number of threads."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self.threads = max(1, min(torch.get_num_threads(), available_cores() // self.jobs))
 
     def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
-        """Train every task. Yields the number of every one that has ended, with its error in one line or None; closing
-        the generator early stops everything that it has started."""
+        """Yields the number of every task that has ended, with its error in one line or None. Closing the generator
+        early stops everything that it has started."""
         stop, jobs = threading.Event(), min(self.jobs, len(tasks))
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
@@ -131,26 +112,18 @@ class LocalExecutor:
 
 
 class RayExecutor(LocalExecutor):
-    """Trains runs as Ray tasks of one core each, and of one GPU where they train on one.
+    """Trains runs as Ray tasks of one core each, and of one GPU where they train on one, on the cluster at an address
+    or on one that is started here, until this process ends. InputError if there is none.
 
     Every node needs this package, the plugins, the datasets' files and the comparison's folder, on a file system that
     they share. A run whose node is lost resumes on another from its last checkpoint.
-
-    Args:
-        jobs: Number of tasks at a time; if left out, the number of cores in the cluster.
-        address: Address of a running cluster, `auto` for the one on this machine; if left out, one is started here
-            and stopped at the end.
-
-    Raises:
-        InputError: If there is no cluster at that address.
     """
 
     def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
         import ray
 
         self.ray: Any = ray
-        self.started = not ray.is_initialized()
-        if self.started:
+        if not ray.is_initialized():
             options = {"include_dashboard": False} if address is None else {"address": address}
             try:
                 ray.init(log_to_driver=False, **options)
@@ -160,17 +133,10 @@ class RayExecutor(LocalExecutor):
         self.gpus = int(resources.get("GPU", 0))
         super().__init__(jobs or max(1, int(resources.get("CPU", 1))))
 
-    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
-        try:
-            yield from super().run(tasks)
-        finally:
-            if self.started:
-                self.ray.shutdown()
-
     def train(self, task: Task, jobs: int, stop: threading.Event) -> str | None:
         # A task has no GPU that it does not ask for.
         gpus = int(task.device == "cuda" or (task.device == "auto" and self.gpus > 0))
-        remote = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MAX_NODE_RETRIES)(_on_node)
+        remote = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(_on_node)
         task = replace(task, folder=task.folder.absolute(), file=task.file.absolute())
         reference = remote.remote(task, jobs, os.getcwd())
         while not self.ray.wait([reference], timeout=POLL)[0]:

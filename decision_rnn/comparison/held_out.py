@@ -33,17 +33,9 @@ class HeldOutLoss:
     segments are those of the first variant, with the state carried from segment to segment as far as that of any
     variant is in training. If the objectives differ, the squared error of the actions takes the place of the loss.
 
-    Attributes:
-        record: What a comparison reports of it.
-
-    Args:
-        variants: The variants, the first of which names the episodes as its `validation`.
-        dataset: The name of the data that they are trained on.
-        store: These data.
-
-    Raises:
-        InputError: If the episodes are not available, too few, of another task or those that are trained on.
-        KeyError: If the objectives differ and one of them has no squared error.
+    The first of the variants names the episodes, as its `validation`; `dataset` and `store` are what they are trained
+    on. InputError if the episodes are not available, too few, of another task or those that are trained on; KeyError if
+    the objectives differ and one of them has no squared error.
     """
 
     def __init__(self, variants: Sequence[Variant], dataset: str, store: EpisodeStore) -> None:
@@ -54,9 +46,7 @@ class HeldOutLoss:
         self.validation = Validation(drawn, store, store.observation_space, torch.device("cpu"))
         episodes = self.validation.store
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
-            raise InputError(
-                f"validation {first.validation} holds the episodes that are trained on: name others of the same task"
-            )
+            raise InputError(f"validation {first.validation} holds the episodes that are trained on. Name others.")
         differ = any(config.objective_options != first.objective_options for config in configs)
         self.record = HeldOut(
             dataset=str(first.validation),
@@ -82,10 +72,8 @@ class HeldOutLoss:
         return means["validation_loss" if squares else f"validation_{self.record.measure}"]
 
     def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:
-        """What a `Trial` holds of the last checkpoint of a run that plays nothing; None if it is not there.
-
-        The time of an action, which differs whenever it is measured, is left out.
-        """
+        """What a `Trial` holds of the last checkpoint of a run that plays nothing, but for the time of an action, which
+        differs whenever it is measured; None if the checkpoint is not there."""
         checkpoint = run / "checkpoints" / str(config.training.steps)
         if not checkpoint.is_dir():
             return None
@@ -97,9 +85,7 @@ class HeldOutLoss:
         agent = trained.agent
         return {
             "held_out_loss": self(trained.config, trained),
-            "checkpoints": (),
-            "targets": (),
-            "remarks": (),
+            **dict.fromkeys(("checkpoints", "targets", "remarks"), ()),
             "step": trained.step,
             "training_seconds": round(trained.seconds, 1),
             "evaluation_seconds": 0.0,

@@ -36,21 +36,13 @@ from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
 SPREAD = 5
 """Number of target returns spread over the data's range to measure the target-return error."""
 OTHER = "use another --output (output= in Python)"
-"""What to do in a folder with other runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTrial:
-    """One run of a comparison.
+    """One run of a comparison: its variant's label, its configuration, and its folder `run`, relative to `output`.
 
-    Attributes:
-        variant: The variant's label.
-        config: Configuration of the run, with its dataset, seed and target returns.
-        output: Folder of the comparison.
-        run: Folder of the run, relative to `output`.
-        data: The data that the run is trained on, as the comparison reports them.
-        comparable: What its scores may be compared with.
-        held_out_loss: Measures its agent where nothing is played.
+    `comparable` says what its scores may be compared with, and `held_out_loss` measures its agent if nothing is played.
     """
 
     variant: str
@@ -61,23 +53,17 @@ class PlannedTrial:
     comparable: str
     held_out_loss: HeldOutLoss | None
 
-    @property
-    def folder(self) -> Path:
-        return self.output / self.run
-
     def task(self) -> Task:
         """What an executor needs to train and evaluate the run, with its configuration written to a file."""
         file = self.output / "configs" / f"{self.run}.yaml"  # the run may be in progress in its own folder
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
-        return Task(self.folder, file, self.config.plugins, self.config.training.device)
+        return Task(self.output / self.run, file, self.config.plugins, self.config.training.device)
 
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
-        if self.held_out_loss is not None:
-            measured = self.held_out_loss.measure(self.folder, self.config)
-        else:
-            measured = self._read_results()
+        folder = self.output / self.run
+        measured = self.held_out_loss.measure(folder, self.config) if self.held_out_loss else self._played(folder)
         if measured is None:
             return None
         return Trial(
@@ -85,118 +71,72 @@ class PlannedTrial:
             dataset=self.data.name,
             seed=self.config.seed,
             run=self.run,
-            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(self.folder)),
+            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder)),
             **measured,
         )
 
-    def _read_results(self) -> dict[str, Any] | None:
+    def _played(self, folder: Path) -> dict[str, Any] | None:
         """Results of the evaluations of the checkpoints, or None if one of the last checkpoint is missing."""
-        config, settings = self.config, self.config.evaluation
-        last, every = config.training.steps, config.training.checkpoint_every
-        result = stored_result(self.folder, config, self.data, last, settings)
-        if result is None:
+        config, last, every = self.config, self.config.training.steps, self.config.training.checkpoint_every
+        result = stored_result(folder, config, self.data, last, config.evaluation)
+        steps = (*range(every, last, every), last) if result and config.evaluation.checkpoint_episodes else ()
+        settings = checkpoint_settings(config, self.data)
+        checkpoints = {step: stored_result(folder, config, self.data, step, settings) for step in steps}
+        if result is None or checkpoints.get(last, result) is None:
             return None
-        protocol, checkpoints = checkpoint_settings(config, self.data), []
-        for step in (*range(every, last, every), last) if settings.checkpoint_episodes else ():
-            scores = stored_result(self.folder, config, self.data, step, protocol)
-            if scores is not None:
-                checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
-            elif step == last:
-                return None
         measured = {field.name: getattr(result, field.name) for field in fields(Measurements)}
         if self.comparable != self.data.comparable:
             measured["remarks"] = (self.comparable, *result.remarks)
-        return {"checkpoints": tuple(checkpoints), **measured}
+        scores = ((step, each.targets) for step, each in checkpoints.items() if each is not None)
+        return {"checkpoints": tuple(CheckpointScores(step=step, targets=each) for step, each in scores), **measured}
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)
 class Plan:
-    """The variants, datasets and seeds of a comparison, its folder, and where its runs are made.
+    """What is compared, as the arguments of `compare`: complete variants, full names of the datasets, all seeds."""
 
-    Attributes:
-        variants: The variants, each with the configuration of its runs, in which a run replaces dataset and seed.
-        datasets: Full names of the datasets.
-        seeds: Number of seeds of every variant on every dataset, from the configuration's seed on, or the seeds.
-        output: Folder of comparison.json and of the runs, `<dataset>/<label>-seed<n>`; if None, named by the datasets.
-        jobs: Number of runs at a time; the executor's default if None.
-        executor: Where the runs are made.
-        ray_address: Address of a running Ray cluster.
-
-    Raises:
-        InputError: If a file is named for several datasets, or a metric is not registered.
-    """
-
-    variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
+    variants: tuple[Variant, ...]
     datasets: Annotated[tuple[str, ...], Field(min_length=1)]
-    seeds: PositiveInt | Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
-    output: Path | None
+    seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+    output: Path
     jobs: PositiveInt | None
     executor: Literal["local", "ray"]
     ray_address: str | None
 
-    def __post_init__(self) -> None:
+    def trials(self) -> tuple[tuple[ComparedDataset, ...], tuple[PlannedTrial, ...]]:
+        """The datasets with their target returns, and all runs, seed by seed, so that an interrupted comparison has all
+        variants of its first seeds. Missing datasets are created. InputError if a dataset or its environment is not
+        available, a run is impossible as it is configured, or its folder holds one of another configuration or data."""
         first = self.variants[0].config
         metrics_named(first.evaluation.metrics)
         if first.path is not None and len(self.datasets) > 1:
             raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
-
-    @property
-    def folder(self) -> Path:
-        return self.output or Path("runs") / f"compare-{'+'.join(map(_folder, self.datasets))}"
-
-    @property
-    def seed_numbers(self) -> Sequence[int]:
-        first = self.variants[0].config.seed
-        return range(first, first + self.seeds) if isinstance(self.seeds, int) else [*dict.fromkeys(self.seeds)]
-
-    def trials(self) -> tuple[tuple[ComparedDataset, ...], tuple[PlannedTrial, ...]]:
-        """The datasets with their target returns, and all runs, seed by seed, so that an interrupted comparison has all
-        variants of its first seeds. Missing datasets are created.
-
-        Raises:
-            InputError: If a dataset or its environment is not available, a run is impossible as it is configured, or a
-                run's folder holds a run of another configuration or of other data.
-        """
         runs: dict[str, tuple[str, str, RunConfig]] = {}  # label, dataset and configuration by folder
-        for seed, name, variant in itertools.product(self.seed_numbers, self.datasets, self.variants):
-            run = f"{_folder(name)}/{variant.label}-seed{seed}"
+        for seed, name, variant in itertools.product(self.seeds, self.datasets, self.variants):
+            run = f"{name.replace('/', '-')}/{variant.label}-seed{seed}"
             config = replace(variant.config, dataset=name, seed=seed)
-            if (self.folder / run / "config.yaml").is_file():  # checked before data are created, which may take hours
-                config = check_resumed_run(config, self.folder / run, OTHER)
+            if (self.output / run / "config.yaml").is_file():  # checked before data are created, which may take hours
+                config = check_resumed_run(config, self.output / run, OTHER)
             runs[run] = variant.label, name, config
-        first = self.variants[0].config
         opened = {name: open_dataset(name, first.path, first.partial) for name in self.datasets}
         compared = {name: self._compare_on(dataset) for name, dataset in opened.items()}
         trials = []
         for run, (label, name, config) in runs.items():
             dataset, loss = compared[name]
+            if changed := ", ".join(changes_since(self.output / run, dataset.data)):
+                raise InputError(f"{self.output / run} was trained with another {changed}: {OTHER}, or remove it")
             returns = tuple(each.target_return for each in dataset.targets if each.target_return is not None)
-            played: dict[str, Any] = (
-                {"target_returns": returns} if loss is None else {"episodes": 0, "checkpoint_episodes": 0}
-            )
+            played: Any = {"target_returns": returns} if loss is None else {"episodes": 0, "checkpoint_episodes": 0}
             config = replace(config, evaluation=replace(config.evaluation, **played))
-            if changed := changes_since(self.folder / run, dataset.data):
-                names = ", ".join(changed)
-                raise InputError(
-                    f"{self.folder / run} was trained with other contents of {names}: {OTHER}, or remove it"
-                )
-            trials.append(
-                PlannedTrial(
-                    variant=label,
-                    config=config,
-                    output=self.folder,
-                    run=run,
-                    data=dataset.data,
-                    comparable=summarise_data(opened[name].spec, config).comparable,
-                    held_out_loss=loss,
-                )
-            )
+            comparable = summarise_data(opened[name].spec, config).comparable
+            shared: Any = {"output": self.output, "data": dataset.data, "held_out_loss": loss}
+            trials.append(PlannedTrial(variant=label, config=config, run=run, comparable=comparable, **shared))
         return tuple(dataset for dataset, _ in compared.values()), tuple(trials)
 
     def _compare_on(self, dataset: Dataset) -> tuple[ComparedDataset, HeldOutLoss | None]:
         """A dataset with its targets, or, where nothing is played, with the held-out loss that takes their place;
         InputError if a variant cannot be trained on it."""
-        name, store, configs = dataset.name, dataset.store, [variant.config for variant in self.variants]
+        name, store, first = dataset.name, dataset.store, self.variants[0].config
         statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
         spec = agent_spec(*statistics, store.action_space, store.observation_space)
         for variant in self.variants:
@@ -208,10 +148,10 @@ class Plan:
                 DecisionAgent(*options).check_acting(config.evaluation.actions, config.evaluation.inference)
             except InputError as error:
                 raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
-        first, data = configs[0], summarise_data(dataset.spec, configs[0])
+        data = summarise_data(dataset.spec, first)
         if first.evaluation.episodes and (first.evaluation.environment_id or data.environment_id):
             evaluation_environment(first.evaluation, dataset.spec)
-            return ComparedDataset(data=data, targets=_targets(configs, data)), None
+            return ComparedDataset(data=data, targets=_targets([each.config for each in self.variants], data)), None
         if first.validation is None:
             raise InputError(
                 f"{name} has no environment to play in, or evaluation.episodes is 0: name held-out episodes with "
@@ -229,11 +169,7 @@ def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, .
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
-    capped = [
-        target
-        for target in paper
-        if conditioned and all(capped_as_best(target, data, config) for config in conditioned)
-    ]
+    capped = [at for at in paper if conditioned and all(capped_as_best(at, data, each) for each in conditioned)]
     roles: dict[float, list[Role]] = {target: ["paper"] for target in paper}
     roles.setdefault(high if high in paper else min(capped, default=high), []).append("best")
     returns = any(config.takes_return for config in configs)
@@ -243,7 +179,3 @@ def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, .
         Target(target_return=target, roles=tuple(names), in_range=data.contains(target) if returns else None)
         for target, names in roles.items()
     )
-
-
-def _folder(dataset: str) -> str:
-    return dataset.replace("/", "-")

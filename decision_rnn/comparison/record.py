@@ -11,8 +11,8 @@ from decision_rnn.evaluation.results import Measurements, TargetResult
 from decision_rnn.utils.parsing import TargetReturn
 
 Role = Literal["paper", "best", "spread", "bc"]
-"""Origin of a target return: the `paper` of the task or the user, the `best` return in the data, one of several
-`spread` over the data's range, or `bc`, behaviour cloning, which has none."""
+"""Origin of a target return: the paper of the task or the user, the best return in the data, one of several spread over
+the data's range, or behaviour cloning, which has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +26,8 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out episodes, on which agents are compared that play nothing.
-
-    Attributes:
-        dataset: Name of their dataset.
-        fingerprint: SHA-256 of their contents.
-        episodes: Number of episodes.
-        steps: Number of steps in all.
-        measure: What is compared: the `loss`, or the `squared_error` of the actions if the objectives differ.
-    """
+    """Held-out episodes, on which agents are compared that play nothing: by the `loss`, or by the `squared_error` of
+    the actions if the objectives differ."""
 
     dataset: str
     fingerprint: str
@@ -54,14 +47,8 @@ class ComparedDataset:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedVariant:
-    """A variant of the comparison.
-
-    Attributes:
-        label: Its key in configurations, folders and rows.
-        name: Its name in tables and figures.
-        control: Whether it is a control, such as `bc`.
-        config: Complete configuration of its run on the first dataset with the first seed, as plain JSON values.
-    """
+    """A variant: its label in configurations, folders and rows, its name in tables and figures, and the configuration
+    of its run on the first dataset with the first seed, as plain JSON values."""
 
     label: str
     name: str
@@ -72,8 +59,8 @@ class ComparedVariant:
     def acting(self) -> str:
         """How its agents act: with a carried state or a window of steps, greedily or by samples."""
         evaluation = self.config["evaluation"]
-        window = int(evaluation["window"]) if evaluation["inference"] == "window" else None
-        return describe_acting(window, evaluation.get("actions", "greedy"))
+        window = evaluation["window"] if evaluation["inference"] == "window" else None
+        return describe_acting(window, evaluation["actions"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +79,7 @@ class Trial(Measurements):
         run: Folder of the run, relative to the comparison's.
         checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
         loss: Training steps and the loss at each.
-        held_out_loss: `HeldOut.measure` of the last checkpoint on the held-out episodes; None if it was played.
+        held_out_loss: What `HeldOut.measure` names, of the last checkpoint; None if it was played.
     """
 
     variant: str
@@ -120,14 +107,10 @@ class Record:
     """The measurements of a comparison of variants x datasets x seeds.
 
     Attributes:
-        command: The command that made it.
-        seeds: Seeds of the runs of every variant on every dataset.
         episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
         checkpoint_episodes: Episodes of every checkpoint, per target; 0 if only the last one was evaluated.
-        datasets: The datasets, in the order of the command.
-        variants: The variants, in the order of the command, controls last; the first one is the reference.
+        variants: In the order of the command, controls last; the first one is the reference.
         trials: The runs that have a result.
-        failed: The runs that failed.
     """
 
     command: str
@@ -140,18 +123,10 @@ class Record:
     failed: tuple[Failure, ...]
 
     @property
-    def reference(self) -> str:
-        """Label of the variant that the others are compared with."""
-        return self.variants[0].label
-
-    @property
     def names(self) -> dict[str, str]:
         """Names of the variants in tables, by label; they tell how a variant acts if not as the first one."""
         first = self.variants[0].acting
-        return {
-            variant.label: variant.name + f" ({variant.acting})" * (variant.acting != first)
-            for variant in self.variants
-        }
+        return {each.label: each.name + f" ({each.acting})" * (each.acting != first) for each in self.variants}
 
     def runs(self, dataset: str) -> dict[str, tuple[Trial, ...]]:
         """Finished runs on a dataset by label, in the order of their seeds, of the variants that have some."""

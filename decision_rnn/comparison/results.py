@@ -3,6 +3,7 @@
 comparison.json    the record: every run's measurements
 comparison.md      tables
 scores.svg         a picture of the scores
+report.html        one page with all of it, which needs no network and runs no script
 DATASET/VARIANT-seedN/    the runs
 """
 
@@ -13,12 +14,10 @@ from typing import Any
 
 from decision_rnn.comparison import figures, summary, tables
 from decision_rnn.comparison.record import Record
-from decision_rnn.utils.errors import cannot_write
-from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.files import check_destination, new_file, write_atomically
 from decision_rnn.utils.records import read_file, to_json
 
-SCHEMA = 4
-"""Version of comparison.json."""
+SCHEMA = 4  # of comparison.json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,23 @@ class Comparison(Record):
 
     def episode_table(self) -> list[dict[str, Any]]:
         """A row for every episode of the last checkpoints."""
-        return summary.episode_rows(self)
+        return [
+            {
+                "variant": run.variant,
+                "dataset": run.dataset,
+                "seed": run.seed,
+                "target_return": result.target_return,
+                "episode": episode,
+                "return": value,
+                "score": round(float(dataset.data.normalised(value)), 4),
+                **{name: metric.values[episode] for name, metric in result.metrics.items()},
+            }
+            for dataset in self.datasets
+            for runs in self.runs(dataset.data.name).values()
+            for run in runs
+            for result in run.targets
+            for episode, value in enumerate(result.returns)
+        ]
 
     def to_dataframe(self, episodes: bool = False) -> Any:
         """`table`, or `episode_table`, as a `pandas.DataFrame`."""
@@ -65,11 +80,24 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg; raises InputError or EnvironmentFailure."""
+    """Write comparison.json, comparison.md and scores.svg."""
     record = json.dumps({"schema": SCHEMA, **to_json(comparison)}, separators=(",", ":"))
-    try:
-        write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
-        write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
-        write_atomically(folder / "comparison.json", f"{record}\n".encode())
-    except OSError as error:
-        raise cannot_write(f"the comparison into {folder}", error) from None
+    write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
+    write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
+    write_atomically(folder / "comparison.json", f"{record}\n".encode())
+
+
+def write_page(path: Path, output: Path | None = None) -> Path:
+    """Write the page of the comparison at `path`, its folder or its comparison.json, to `output`, or report.html there;
+    returns the file. Raises InputError if there is no comparison, or the file cannot be written."""
+    comparison = read_comparison(path)
+    output = output or (path if path.is_dir() else path.parent) / "report.html"
+    check_destination(output)
+    pictures = {tables.ALL: [figures.scores(comparison, None, "all")]}
+    for number, dataset in enumerate(comparison.datasets):
+        scores = figures.scores(comparison, dataset, f"scores{number}")
+        pictures[dataset.data.name] = [scores, figures.return_tracking(comparison, dataset, f"tracking{number}")]
+    title = f"Comparison on {tables.listed(dataset.data.name for dataset in comparison.datasets)}"
+    with new_file(output) as file:
+        file.write_text(tables.render("page.html", comparison, title=title, pictures=pictures))
+    return output

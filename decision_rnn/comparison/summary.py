@@ -1,15 +1,14 @@
 """Summaries of a comparison: what variants are compared by, and which differ significantly from the reference.
 
-The reference is the first variant of the command. On one dataset the others are compared with it by Welch's test, over
-several datasets by the probability of improvement (Agarwal et al., 2021); p-values are adjusted by Holm's method over
-the variants. Variants with a failed run, or with fewer than five seeds, are not tested: a mean over the runs that
-finished is no estimate of the variant's score.
+The reference is the first variant. On one dataset the others are compared with it by Welch's test, over several by the
+probability of improvement (Agarwal et al., 2021); p-values are adjusted by Holm's method over the variants. Variants
+with a failed run are not tested: a mean over the runs that finished is no estimate of the variant's score.
 """
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import LEVEL, Scores, SeedDifference, SeedScores
 from decision_rnn.utils.parsing import AUTO, format_target
 
-HELD_OUT = {"loss": "held-out loss", "squared_error": "held-out squared error"}
-"""Names of what is measured on held-out episodes."""
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
 
@@ -38,29 +35,17 @@ def summarise(values: Scores, failed: int = 0, episodes: int | None = None) -> S
 class Measure:
     """What variants are compared by on one dataset: the score at one target, or the loss on held-out episodes.
 
-    Attributes:
-        title: Its name in tables.
-        values: Value of every finished seed, by label of the variant; no entry for a variant without any.
-        failed: Number of failed runs by label.
-        target: The target; None for held-out losses, which are better if lower.
-        results: The evaluations behind the values.
-        episodes: Episodes per seed by label, of variants whose scores are success rates.
-        tested: Whether variants are compared by it: a score at a target inside the data's range should be near the
-            target's, not as high as possible.
+    By label of the variant: the value of every finished seed, the number of failed runs, the evaluations behind the
+    values, and the episodes per seed of those whose scores are success rates. `digits` is the format of a value.
     """
 
     title: str
-    values: dict[str, tuple[float, ...]]
+    target: Target | None
+    values: dict[str, list[float]]
     failed: Counter[str]
-    target: Target | None = None
-    results: dict[str, tuple[TargetResult, ...]] = field(default_factory=dict)
+    results: dict[str, list[TargetResult]] = field(default_factory=dict)
     episodes: dict[str, int | None] = field(default_factory=dict)
-    tested: bool = True
-
-    @property
-    def digits(self) -> str:
-        """Format of a value."""
-        return ".4g" if self.target is None else ".1f"
+    digits: str = ".1f"
 
     def summary(self, label: str) -> SeedScores:
         """The mean of a variant."""
@@ -82,28 +67,29 @@ class Measure:
 def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
     """What the variants are compared by on a dataset; the first one is the main one.
 
-    Behaviour cloning has no target; its score stands beside those at every target by which variants are compared.
+    A score at a target inside the data's range should be near the target's, not as high as possible. Behaviour cloning,
+    which has no target, stands beside the others at the targets where higher is better.
     """
     runs, failed = record.runs(dataset.data.name), record.failures(dataset.data.name)
     if dataset.held_out is not None:
-        losses = {label: tuple(run.held_out_loss for run in trials) for label, trials in runs.items()}
-        return [Measure(HELD_OUT[dataset.held_out.measure], losses, failed)]  # type: ignore[arg-type]  # all have one
+        losses = {label: [run.held_out_loss or 0.0 for run in trials] for label, trials in runs.items()}
+        return [Measure(f"held-out {dataset.held_out.measure.replace('_', ' ')}", None, losses, failed, digits=".4g")]
     conditioned = any(run.targets[0].target_return is not None for trials in runs.values() for run in trials)
     targets = dataset.targets if conditioned else (NO_TARGET,)
-    first = next((target for target in targets if "paper" in target.roles and not target.in_range), None)
+    first = next((target for target in targets if "paper" in target.roles and not target.in_range), NO_TARGET)
+    higher_is_better = [target for target in targets if target in (first, NO_TARGET) or "best" in target.roles]
     by_target = []
-    for target in targets:
-        tested = target in (first, NO_TARGET) or "best" in target.roles
-        returns = {target.target_return, None} if tested else {target.target_return}
-        results, episodes = {}, {}
+    for target in (*higher_is_better, *(target for target in targets if target not in higher_is_better)):
+        returns = {target.target_return, None} if target in higher_is_better else {target.target_return}
+        measure = Measure(describe_target(target), target, {}, failed)
         for label, trials in runs.items():
-            if at_target := [result for run in trials for result in run.targets if result.target_return in returns]:
-                results[label] = tuple(at_target)
-                scores = [dataset.data.normalised(np.array(result.returns)) for result in at_target]
-                episodes[label] = statistics.success_episodes(scores)
-        values = {label: tuple(result.score_mean for result in at_target) for label, at_target in results.items()}
-        by_target.append(Measure(describe_target(target), values, failed, target, results, episodes, tested))
-    return sorted(by_target, key=lambda measure: not measure.tested)
+            if results := [result for run in trials for result in run.targets if result.target_return in returns]:
+                scores = [dataset.data.normalised(np.array(result.returns)) for result in results]
+                measure.episodes[label] = statistics.success_episodes(scores)
+                measure.values[label] = [result.score_mean for result in results]
+                measure.results[label] = results
+        by_target.append(measure)
+    return by_target
 
 
 def describe_target(target: Target) -> str:
@@ -116,24 +102,18 @@ def describe_target(target: Target) -> str:
     return f"target {format_target(target.target_return)}{where}"
 
 
-@dataclass(frozen=True)
-class Overall:
-    """Scores over the datasets on which every variant has results.
+class Overall(NamedTuple):
+    """By label, over the datasets on which every variant has results: the scores by dataset, their interquartile mean,
+    and the probability that a run scores higher than one of the reference, averaged over datasets."""
 
-    Attributes:
-        scores: Scores of the seeds by variant and dataset.
-        aggregates: Interquartile mean of each variant; without an interval where runs failed.
-        improvements: Probability that a run of another variant scores higher than one of the reference, averaged over
-            datasets; without interval and p-value where runs failed.
-    """
-
-    scores: dict[str, dict[str, tuple[float, ...]]]
+    scores: dict[str, dict[str, list[float]]]
     aggregates: dict[str, SeedScores]
     improvements: dict[str, SeedDifference]
 
 
 def overall(record: Record) -> Overall | None:
-    """Scores by the main measure over the datasets that all variants with results share; None below two."""
+    """Scores by the main measure over the datasets that all variants with results share; None below two. There are no
+    intervals and tests where runs failed."""
     played = [dataset for dataset in record.datasets if dataset.held_out is None]
     main = {dataset.data.name: measures(record, dataset)[0].values for dataset in played}
     labels = [label for label in record.names if any(label in values for values in main.values())]
@@ -141,15 +121,16 @@ def overall(record: Record) -> Overall | None:
     if not labels or len(shared) < 2:
         return None
     scores = {label: {name: main[name][label] for name in shared} for label in labels}
-    failed, base = record.failures(), scores.get(record.reference, {})
+    failed, reference = record.failures(), record.variants[0].label
+    base = scores.get(reference, {})
     aggregates, improvements, p_values = {}, {}, {}
     for label, by_dataset in scores.items():
         mean = statistics.aggregate_scores(by_dataset)
         aggregates[label] = SeedScores(mean.score) if failed[label] else mean
-        if base and label != record.reference:
+        if base and label != reference:
             better = statistics.compare_over_datasets(by_dataset, base)
             improvements[label] = SeedDifference(better.score)
-            if better.low is not None and not failed[label] and not failed[record.reference]:
+            if better.low is not None and not failed[label] and not failed[reference]:
                 improvements[label] = SeedDifference(better.score, better.low, better.high)
                 p_values[label] = statistics.improvement_p_value(by_dataset, base)
     for label, p_value in zip(p_values, statistics.holm([*p_values.values()]), strict=True):
@@ -170,67 +151,31 @@ def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[fl
     return errors
 
 
-def learning_curves(record: Record, dataset: ComparedDataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Steps (checkpoints,) and scores (seeds, checkpoints) at the first target of the checkpoints of all seeds."""
-    curves = {}
-    for label, runs in record.runs(dataset.data.name).items():
-        scores = [{point.step: point.targets[0].score_mean for point in run.checkpoints} for run in runs]
-        if steps := sorted(set.intersection(*map(set, scores))):
-            curves[label] = np.array(steps), np.array([[by_step[step] for step in steps] for by_step in scores])
-    return curves
-
-
 def rows(record: Record) -> list[dict[str, Any]]:
     """A row for every variant at every target of every dataset, see `Comparison.table`."""
-    table = []
+    table, reference = [], record.variants[0].label
     for dataset in record.datasets:
         for number, measure in enumerate(measures(record, dataset)):
-            differences = measure.differences(record.reference)
+            differences = measure.differences(reference)
             for variant in record.variants:
                 label, target = variant.label, measure.target
-                values, results = measure.values.get(label, ()), measure.results.get(label, ())
+                values, results = measure.values.get(label, []), measure.results.get(label, [])
                 if any(result.target_return is None for result in results):
                     target = NO_TARGET
                 if not (values or measure.failed[label]) or (target is NO_TARGET and number > 0):
                     continue
                 row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": variant.control}
-                row |= {} if target is None else {**asdict(target), "roles": "+".join(target.roles)}
+                row |= {**asdict(target), "roles": "+".join(target.roles)} if target else {}
                 row |= {"seeds": len(values), "failed": measure.failed[label], **asdict(measure.summary(label))}
                 if target is None:
                     row[measure.title.replace(" ", "_").replace("-", "_")] = row.pop("score")
-                difference = asdict(differences[label]) if label in differences else {}
+                difference: dict[str, float | None] = asdict(differences[label]) if label in differences else {}
+                row |= {"reference": reference, "difference": difference.get("difference")}
+                row |= {"difference_low": difference.get("low"), "difference_high": difference.get("high")}
                 p_value = difference.get("p_value")
-                row |= {
-                    "reference": record.reference,
-                    "difference": difference.get("difference"),
-                    "difference_low": difference.get("low"),
-                    "difference_high": difference.get("high"),
-                    "p_value": p_value,
-                    "significant": None if p_value is None else p_value < 1 - LEVEL,
-                }
+                row |= {"p_value": p_value, "significant": None if p_value is None else p_value < 1 - LEVEL}
                 for name in results[0].metrics if results else ():
                     metric = summarise([result.metrics[name].mean for result in results])
                     row |= {name: metric.score, f"{name}_low": metric.low, f"{name}_high": metric.high}
                 table.append(row)
     return table
-
-
-def episode_rows(record: Record) -> list[dict[str, Any]]:
-    """A row for every episode of the last checkpoints."""
-    return [
-        {
-            "variant": run.variant,
-            "dataset": run.dataset,
-            "seed": run.seed,
-            "target_return": result.target_return,
-            "episode": episode,
-            "return": value,
-            "score": round(float(dataset.data.normalised(value)), 4),
-            **{name: metric.values[episode] for name, metric in result.metrics.items()},
-        }
-        for dataset in record.datasets
-        for runs in record.runs(dataset.data.name).values()
-        for run in runs
-        for result in run.targets
-        for episode, value in enumerate(result.returns)
-    ]

@@ -2,14 +2,11 @@
 
 They are made from the keys of a run, shared by all variants, and those that each of them has of its own:
 
-    datasets: [hopper-medium, walker2d-medium]
     variants:
-      mingru: {backbone: mingru}
       long: {backbone: {name: mingru, layers: 6}, training: {context: 60}}
       windowed: {backbone: transformer, evaluation: {inference: window, window: 20}}
 
-Of `evaluation` a variant may set how it acts, with a recurrent state or a window, greedily or by samples, which is part
-of the method. Episodes and target returns are the same for all variants, so that scores can be compared.
+How a variant acts is part of the method. Episodes and target returns are shared, so that scores can be compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +25,7 @@ CONTROLS = ("bc", "bc-10%", "bc-mlp", "mlp")
 """The default controls: behaviour cloning, that of the best tenth of the episodes, that by an MLP, and an MLP."""
 Controls = Annotated[
     tuple[Literal["bc", "bc-10%", "bc-mlp", "mlp", "conv"], ...],
-    BeforeValidator(lambda names: [] if [*names] in (["none"], [*"none"]) else names),
+    BeforeValidator(lambda names: () if names == ("none",) else names),
 ]
 NAMES = {
     "bc": "BC",
@@ -46,24 +43,16 @@ NAMES = {
     **{name: name.upper() for name in ("gru", "lstm", "rnn", "lru", "s4d", "h3", "hgrn", "scrn", "rwkv")},
 }
 """Names in tables, by label."""
-SHARED = {"dataset", "path", "partial", "validation", "plugins", "seed"} | {
-    f"evaluation.{field.name}"
-    for field in fields(EvaluationConfig)
-    if field.name not in ("inference", "window", "actions")
-}
+SHARED = {f"evaluation.{field.name}" for field in fields(EvaluationConfig)}
+SHARED -= {"evaluation.inference", "evaluation.window", "evaluation.actions"}
+SHARED |= {"dataset", "path", "partial", "validation", "plugins", "seed"}
 """Keys of a run that a variant cannot set for itself."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the configurations that are compared.
-
-    Attributes:
-        label: Its name in configurations and folders: letters, digits and `_.,+=%-`.
-        name: Its name in tables.
-        config: Configuration of its runs, in which a comparison replaces the dataset and the seed.
-        control: Whether it is a control, such as `bc`.
-    """
+    """One of the configurations that are compared: its label in configurations and folders, its name in tables, and the
+    configuration of its runs, in which a comparison replaces the dataset and the seed."""
 
     label: str
     name: str
@@ -79,27 +68,18 @@ def make_variants(
     source: str,
 ) -> tuple[Variant, ...]:
     """Make a variant for each label, with the shared keys of a run and `own` in their place, and for each backbone,
-    followed by the controls, with the settings of the first variant; none of them twice.
-
-    Raises:
-        InputError: Naming `source` and the key or the label that cannot be used.
-    """
-    keys_of = {}
-    for label, keys in own.items():
-        for key in SHARED.intersection(keys):
-            raise InputError(
-                f"{source}: the variant {label} sets {key}, which all variants share: put it outside `variants`"
-            )
-        keys_of[label] = overlay(shared, {key: value for key, value in keys.items() if key != "name"})
+    followed by the controls, with the settings of the first variant; none of them twice. Raises InputError, naming
+    `source`, for keys that cannot be used."""
+    keys_of = {label: overlay(shared, keys) for label, keys in own.items()}
     keys_of |= {name: overlay(shared, {"backbone.name": name}) for name in backbones if name not in own}
-    variants = [
-        Variant(
-            label,
-            str(own.get(label, {}).get("name", NAMES.get(label, label))),
-            from_dict(keys, f"{source}, variant {label}" if label in own else source),
-        )
-        for label, keys in keys_of.items()
-    ]
+    variants = []
+    for label, keys in keys_of.items():
+        for key in SHARED.intersection(own.get(label, ())):
+            raise InputError(
+                f"{source}: variant {label} sets {key}, which all variants share. Put it beside `variants`."
+            )
+        name = str(keys.pop("name", NAMES.get(label, label)))
+        variants.append(Variant(label, name, from_dict(keys, f"{source}, variant {label}")))
     first = next(iter(keys_of.values()), shared)
     for label in controls:
         config = from_dict(_control_keys(label, first), f"{source}, control {label}")

@@ -87,7 +87,7 @@ def test_decision_transformer_has_the_published_hyperparameters() -> None:
 def test_variants_of_a_config_file_override_its_shared_options(file: File) -> None:
     plan = asked("--config", file(VARIANTS), "--seed", "3", "--training.steps", "60")
     assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
-    assert list(plan.seed_numbers) == [3, 4, 5, 6, 7]
+    assert list(plan.seeds) == [3, 4, 5, 6, 7]
     assert {variant.config.evaluation.checkpoint_episodes for variant in plan.variants} == {7}
     assert labels(plan) == ["lru", "wide", "long", "bc", "mlp"]
     lru, wide, long, cloning, mlp = (variant.config for variant in plan.variants)
@@ -102,7 +102,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     assert long.objective.name == "mse"
     assert cloning == replace(lru, condition=NoConditionConfig())
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
-    assert str(plan.folder) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
+    assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
 
 def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None:

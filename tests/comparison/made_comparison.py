@@ -6,14 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.comparison.record import (
-    CheckpointScores,
-    ComparedDataset,
-    ComparedVariant,
-    Failure,
-    Target,
-    Trial,
-)
+from decision_rnn.comparison.record import ComparedDataset, ComparedVariant, Failure, Target, Trial
 from decision_rnn.comparison.results import Comparison
 from decision_rnn.comparison.variants import NAMES
 from decision_rnn.data.spec import DatasetSpec
@@ -21,7 +14,7 @@ from decision_rnn.evaluation.results import TargetResult
 
 TARGETS = {3600.0: "paper", 1800.0: "paper", 3000.0: "best", 1000.0: "spread", 2000.0: "spread"}
 CONTROLS = ("bc", "mlp", "conv")
-CONFIG: dict[str, Any] = {"training": {"steps": 20_000}, "evaluation": {"inference": "recurrent", "window": 20}}
+CONFIG: dict[str, Any] = {"training": {"steps": 20_000}, "evaluation": {"inference": "recurrent", "actions": "greedy"}}
 
 
 def make_dataset(name: str = "local/round") -> ComparedDataset:
@@ -76,10 +69,6 @@ def make_trial(label: str, score: float, seed: int = 0, dataset: str = "local/ro
         "jobs": 2,
     }
     return Trial(variant=label, dataset=dataset, seed=seed, run=f"{label}-seed{seed}", **{**values, **changes})
-
-
-def at_checkpoint(step: int, score: float) -> CheckpointScores:
-    return CheckpointScores(step=step, targets=(achieved(3600.0, (30 * score,)),))
 
 
 def of_trials(trials: Sequence[Trial], datasets: Sequence[str] = ("local/round",), **changes: Any) -> Comparison:

@@ -123,7 +123,6 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ({"variants": {}, "backbones": ""}, "variants"),
         ({"datasets": ""}, "datasets"),
         ({"datasets": "local/a,local/b", "path": "x"}, "path"),
         ({"evaluation.episodes": 0}, r"local/mine.*evaluation\.episodes.*--validation"),
@@ -155,7 +154,7 @@ def test_impossible_comparison_is_refused_before_any_run(
 
 def test_datasets_and_seeds_named_twice_are_compared_once() -> None:
     plan = make_plan(small(Path("x"), datasets="hopper-medium,standin/hopper-medium", seeds=[3, 5, 3]), "test")
-    assert (plan.datasets, list(plan.seed_numbers)) == (("standin/hopper-medium",), [3, 5])
+    assert (plan.datasets, list(plan.seeds)) == (("standin/hopper-medium",), [3, 5])
 
 
 def test_print_commands_lists_ordinary_runs_that_are_missing(mine: Path, comparing: Compare, tmp_path: Path) -> None:
