@@ -42,8 +42,7 @@ class Dataset:
         name: The full name, including the source.
         store: Its episodes.
         spec: Its evaluation environment, references, target returns and contents.
-        path: The file that was given for a dataset of D4RL or OGBench.
-        partial: Whether partial episodes, neither terminated nor truncated, are kept.
+        path, partial: As given to `open_dataset`.
     """
 
     name: str

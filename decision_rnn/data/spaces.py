@@ -63,15 +63,9 @@ def layouts_of(spaces: SomeSpaces, where: str) -> tuple[Layout | None, Layout | 
 
 
 def bounded_spaces(spaces: SomeSpaces, observation_dim: int, low: np.ndarray, high: np.ndarray) -> Spaces:
-    """Spaces of both kinds, with finite bounds for every action.
-
-    Args:
-        spaces: The spaces of an observation and an action.
-        observation_dim: The numbers of an observation.
-        low: (A,) the least action in the data.
-        high: (A,) the largest one. Entries without bounds in the space, or all if it is None, have the range of the
-            data; those that change have [-1, 1] if all actions of an unknown space are within it.
-    """
+    """Spaces of both kinds, with finite bounds for every action: entries without bounds in the space, or all if it is
+    None, have the range of the data, `low` to `high` (A,); those that change have [-1, 1] if all actions of an unknown
+    space are within it."""
     observations, actions = spaces
     if observations is None or Layout.of_space(observations, "observations").flat:
         observations = Box(-np.inf, np.inf, (observation_dim,))

@@ -146,9 +146,10 @@ class EpisodeStore:
         return map(slice, self.first_rows.tolist(), (self.first_rows + self.episode_lengths).tolist())
 
     def _episode(self, index: int, rewards: np.ndarray) -> Episode:
-        first = self.first_rows[index]
-        rows = slice(first, first + self.offsets[index + 1] - self.offsets[index])
-        observations, actions = (self.file[rows, self.columns[part]] for part in ("observation", "action"))
+        first, length = int(self.first_rows[index]), int(self.offsets[index + 1] - self.offsets[index])
+        rows = slice(first, first + length)
+        steps = np.asarray(self.file[rows])
+        observations, actions = steps[:, self.columns["observation"]], steps[:, self.columns["action"]]
         observations = np.concatenate([observations, self.final_observations[index : index + 1]])
         ends = bool(self.terminated[index]), bool(self.truncated[index])
         return Episode(observations, actions, rewards[rows], *ends)

@@ -138,17 +138,13 @@ def write_store(
             or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
             steps has observations (T+1, O), actions (T, A) and rewards (T,). If no observation follows the last action,
             repeat the last one: agents are not trained on it.
-        environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in. If it is
-            registered here, its spaces are those of the episodes. None for data of no environment, such as a
-            robot's: agents trained on them are not evaluated.
-        environment_settings: The settings of the environment besides its id, if known, as
-            `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
-            others.
+        environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in, whose spaces
+            they have if it is registered here; None for data of no environment, such as a robot's.
+        environment_settings: Its settings besides the id, if known, as `DatasetSpec.environment_settings`.
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
         observation_space, action_space: The spaces, if they are not those of the registered environment, such as
-            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values of Discrete and MultiDiscrete spaces and, for
-            observations, of MultiBinary, Dict and Tuple, are stored as rows of numbers, as `gymnasium.spaces.flatten`
-            makes them, without text.
+            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values that are no vectors are stored as rows of
+            numbers, as `gymnasium.spaces.flatten` makes them, without text.
         missing: What is done with an episode in which a number is NaN or infinite: `error`, `drop_episode`, or
             `end_episode`, which ends it before that step, neither terminated nor truncated.
         columns: The names of the entries of `observations` and `actions`, if they have any, as in a log.
