@@ -47,18 +47,15 @@ class Block(SequenceMixer):
 
     def _run(self, x: Tensor, state: State | None, call: Call) -> tuple[Tensor, State]:
         past: State = ()
+        drop = self.dropout if self.training else _same  # the overhead of a module matters where agents act
         if self.convolution is not None:
             mixed, past = call(self.convolution, x, state and state[:1])
-            x = x + self._drop(mixed)
+            x = x + drop(mixed)
         mixed, after = call(self.mixer, self.mixer_norm(x), state and state[len(past) :])
-        x = x + self._drop(mixed)
+        x = x + drop(mixed)
         if self.mlp is not None:
-            x = x + self._drop(self.mlp(self.mlp_norm(x)))
+            x = x + drop(self.mlp(self.mlp_norm(x)))
         return x, (*past, *after)
-
-    def _drop(self, x: Tensor) -> Tensor:
-        """Dropout; the module call is skipped in evaluation mode, where its overhead matters."""
-        return self.dropout(x) if self.training else x
 
 
 class Backbone(SequenceMixer):
@@ -95,6 +92,10 @@ class Backbone(SequenceMixer):
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         for block in self.blocks:
             yield from block.mixer.recurrent_parameters()
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
 
 
 def make_norm(config: BackboneConfig) -> nn.Module:

@@ -89,7 +89,7 @@ class Trainer(Generic[Model]):
             self.skipped_in_a_row += 1
             scalars = [torch.full_like(scalar, math.nan) for scalar in scalars]
         else:
-            self.state = tuple(part.detach() for part in output.state) if self.carry_state else None
+            self.state = tuple(map(Tensor.detach, output.state)) if self.carry_state else None
             self.skipped_in_a_row = 0
             for optimizer in self.optimizers:
                 optimizer.step()

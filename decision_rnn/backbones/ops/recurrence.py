@@ -49,7 +49,7 @@ def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | No
     `preactivations`, (batch, time, n * width), are minGRU's z and c (mingru.py) or minLSTM's f, i and c (minlstm.py);
     g is the identity if `signed`, and `positive` otherwise. For the others see `linear_recurrence`.
     """
-    keep = None if reset is None else keep_mask(reset, initial.dtype)
+    keep = None if reset is None else (~reset).unsqueeze(2).to(initial.dtype)
     return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed)
 
 
@@ -199,7 +199,7 @@ class _GatedRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, preactivations: Tensor, initial: Tensor, keep: Tensor | None, signed: bool) -> Tensor:
         *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
-        gate = torch.sigmoid(log_odds(gates))
+        gate = torch.sigmoid(gates[0] if len(gates) == 1 else log_odds(gates))
         candidate = candidate if signed else positive(candidate)
         if (kernels := _kernels(gate)) is not None:
             decay = 1 - gate if keep is None else (1 - gate) * keep
