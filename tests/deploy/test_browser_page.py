@@ -7,7 +7,6 @@ import json
 import subprocess
 import tarfile
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -95,16 +94,6 @@ def test_the_page_requests_nothing_outside_its_folder() -> None:
     assert "default-src 'none'" in text
     assert "http://" not in text
     assert "https://" not in text
-
-
-def test_the_server_sends_the_types_that_browsers_insist_on(tmp_path: Path) -> None:
-    with server(tmp_path) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        for name, kind in zip(FILES, ("javascript", "javascript", "application/wasm"), strict=True):
-            (tmp_path / name).touch()
-            with urllib.request.urlopen(f"http://127.0.0.1:{serving.server_port}/{name}") as answer:
-                assert kind in answer.headers["Content-Type"]
-        serving.shutdown()
 
 
 def test_play_browser_says_in_one_line_what_it_cannot_do(

@@ -44,18 +44,6 @@ def test_policy_in_many_environments_acts_as_in_each_alone(policy_path: Path) ->
         np.testing.assert_allclose(policy.act(observations[t], rewards[t]), alone[t], rtol=0, atol=1e-6)
 
 
-def test_reset_keeps_the_target_if_none_is_given(policy_path: Path) -> None:
-    policy, observation = Policy.load(policy_path), np.ones(11)
-    default = policy.act(observation)
-    policy.reset(policy.default_target)
-    np.testing.assert_array_equal(policy.act(observation), default)
-    policy.reset(-500.0)
-    other = policy.act(observation, 3.0)
-    assert not np.array_equal(other, default)
-    policy.reset()
-    np.testing.assert_array_equal(policy.act(observation), other)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_leave_the_state_unchanged(
     policy_path: Path, trained: TrainedAgent, bad: float
@@ -122,7 +110,6 @@ def test_observations_of_another_shape_are_refused(policy_path: Path, shapes: li
 
 
 def test_deploy_runtime_imports_only_numpy_and_onnxruntime(policy_path: Path) -> None:
-    """In a process where only these two and the standard library can be imported."""
     code = f"""
 import sys
 class Blocked:

@@ -1,12 +1,12 @@
 """Fixtures of the packaging tests: a run and a local hub, isolated from the user's own files."""
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from unittest.mock import create_autospec
 
 import pytest
 import yaml
-from hub_server import HubServer
 
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.deploy import package as packaging
@@ -15,11 +15,9 @@ from decision_rnn.evaluation.results import write_result
 from decision_rnn.training.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.utils.errors import InputError
 
-Pendulum = Callable[..., TrainedAgent]
-
 
 @pytest.fixture
-def run(tmp_path: Path, pendulum: Pendulum) -> Path:
+def run(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> Path:
     """A run folder with two checkpoints, of which the second is evaluated."""
     folder = tmp_path / "run"
     trained = pendulum()
@@ -35,26 +33,59 @@ def run(tmp_path: Path, pendulum: Pendulum) -> Path:
 @pytest.fixture
 def without_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages without ONNX policy and video, which take long and are not under test."""
+    for name in ("export_onnx", "film"):
+        refuse = create_autospec(getattr(packaging, name), side_effect=InputError("it is not tested here"))
+        monkeypatch.setattr(packaging, name, refuse)
 
-    def refuse(*arguments: object, **options: object) -> None:
-        raise InputError("it is not tested here")
 
-    monkeypatch.setattr(packaging, "export_onnx", refuse)
-    monkeypatch.setattr(packaging, "film", refuse)
+class Hub:
+    """In place of the functions of huggingface_hub, with their signatures and its own filter of names.
+
+    `repositories` are its folders, {"org/name": folder}, with the revisions main and v1; `private` what was created.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self.cache, self.private = cache, list[bool]()
+        self.repositories: dict[str, Path] = {}
+
+    def snapshot_download(self, repo_id: str, revision: str | None, allow_patterns: list[str]) -> str:
+        if repo_id not in self.repositories or revision not in (None, "main", "v1"):
+            raise OSError(f"404\nthere is no {repo_id}@{revision}")
+        (self.cache / repo_id).mkdir(parents=True)
+        self._copy(self.repositories[repo_id], self.cache / repo_id, allow_patterns)
+        return str(self.cache / repo_id)
+
+    def create_repo(self, repo_id: str, private: bool, exist_ok: bool) -> None:
+        self.private.append(private)
+
+    def upload_folder(
+        self,
+        repo_id: str,
+        folder_path: str,
+        allow_patterns: list[str],
+        delete_patterns: list[str],
+        commit_message: str,
+    ) -> str:
+        for name in self._names(self.repositories[repo_id], delete_patterns):
+            (self.repositories[repo_id] / name).unlink()
+        self._copy(Path(folder_path), self.repositories[repo_id], allow_patterns)
+        return f"https://huggingface.co/{repo_id}/commit/1"
+
+    def _names(self, folder: Path, patterns: list[str]) -> list[str]:
+        from huggingface_hub.utils import filter_repo_objects
+
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        return list(filter_repo_objects(names, allow_patterns=patterns))
+
+    def _copy(self, source: Path, target: Path, patterns: list[str]) -> None:
+        for name in self._names(source, patterns):
+            (target / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / name, target / name)
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """A local Hugging Face Hub, with an empty cache."""
-    constants: ModuleType = pytest.importorskip("huggingface_hub.constants")
-    with HubServer() as server:
-        for name, value in {
-            "ENDPOINT": server.address,
-            "HUGGINGFACE_CO_URL_TEMPLATE": server.address + "/{repo_id}/resolve/{revision}/{filename}",
-            "HF_HUB_CACHE": str(tmp_path / "hub-cache"),
-            "HF_HUB_DISABLE_XET": True,
-            "HF_HUB_DISABLE_IMPLICIT_TOKEN": True,
-        }.items():
-            monkeypatch.setattr(constants, name, value)
-        monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", server.address)  # of pushes, set on import
-        yield server
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    library, hub = pytest.importorskip("huggingface_hub"), Hub(tmp_path / "hub-cache")
+    for name in ("snapshot_download", "create_repo", "upload_folder"):
+        monkeypatch.setattr(library, name, create_autospec(getattr(library, name), side_effect=getattr(hub, name)))
+    return hub
