@@ -200,9 +200,6 @@ def test_lower_held_out_loss_is_better_in_rows_tables_and_page(tmp_path: Path) -
     page = write_page(tmp_path).read_text()
     for cell in cells:
         assert cell in page
-
-
-def test_held_out_losses_of_few_seeds_are_not_tested() -> None:
     few = of_losses(2)
     assert "| LRU | 0.25 (0.2, 0.3) |" in str(few)
     assert {row["p_value"] for row in few.table()} == {None}

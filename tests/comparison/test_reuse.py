@@ -176,18 +176,14 @@ def test_failed_run_is_listed_and_leaves_the_others(
     assert nothing.failed[0].error in str(nothing)
 
 
-def test_run_folder_of_another_configuration_is_refused(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    comparing(variants={"last": {}})
-    with pytest.raises(InputError, match=r"training\.batch_size"):
-        comparing(variants={"new": {}, "last": {}}, **{"training.batch_size": 8})
-    assert not (tmp_path / "runs" / "local-mine" / "new-seed0").exists()
-
-
 def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     comparing(variants=NARROW_AND_WIDE)
     before = (tmp_path / "runs" / "comparison.json").read_bytes()
     with pytest.raises(InputError, match="local-mine/wide-seed0"):
         comparing(variants={"narrow": {}})
+    with pytest.raises(InputError, match=r"narrow-seed0.*training\.batch_size"):  # a run of another configuration
+        comparing(variants={"new": {}, **NARROW_AND_WIDE}, **{"training.batch_size": 8})
+    assert not (tmp_path / "runs" / "local-mine" / "new-seed0").exists()
     assert (tmp_path / "runs" / "comparison.json").read_bytes() == before
     more = comparing(variants={**NARROW_AND_WIDE, "deep": {"backbone": {"layers": 2}}})  # more runs are welcome
     assert len(more.trials) == 3
@@ -231,6 +227,7 @@ def test_repeated_comparison_reports_the_jobs_of_training(mine: Path, comparing:
 
 def test_compare_takes_episodes_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("decision_rnn.comparison.compare.make_executor", lambda *_: Inline())
     keys = small(tmp_path / "runs")
     comparison = decision_rnn.compare(
         pendulum_episodes(0),
