@@ -1,9 +1,8 @@
 """Objectives define the loss and the actions; they are chosen by name, shipped or from a user's plugin."""
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,19 +89,6 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     agent = load_agent(folder, [huber]).agent
     assert sys.modules[huber] is not module
     assert np.array_equal(predictions(agent, batch), predictions(trained.agent, batch))
-
-
-def test_custom_objective_on_the_command_line(
-    inline_cli: Callable[..., "subprocess.CompletedProcess[str]"], huber: str, tmp_path: Path
-) -> None:
-    small = ["--backbone.width", "16", "--evaluation.episodes", "1", "--training.steps", "2", "--output", "run"]
-    small += ["--processes", "1"]
-    done = inline_cli("train", "hopper-medium", "--plugins", huber, "--objective", "huber", *small)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(next((tmp_path / "run" / "results").glob("*.json")).read_text())["config"]["objective"] == {
-        "name": "huber",
-        "delta": 0.5,
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

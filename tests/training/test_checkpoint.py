@@ -143,19 +143,12 @@ def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *((key, value) for key in ("observation_dim", "action_dim") for value in (1.5, None, 0, 2**31)),
-        ("step", "x"),
+        ("observation_dim", 0),
+        ("action_dim", 2**31),
         ("seconds", "x"),
-        ("provenance.return_mean", "x"),
         ("provenance.return_max", [1.0]),
         ("provenance.fingerprint", None),
-        ("provenance.notes", [7]),
-        ("provenance.target_returns", "abc"),
-        ("provenance.target_returns", None),
-        ("provenance.reference_max", None),
-        ("provenance.environment_id", 7),
-        ("provenance.environment_settings", []),
-        *(("provenance", value) for value in ({}, {"spec": 5}, {"spec": {"name": "x"}}, 5)),
+        ("provenance", 5),
     ],
 )
 def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
@@ -173,18 +166,6 @@ def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
     path.write_text(json.dumps(description))
     with pytest.raises(InputError, match=r"config\.json is missing or damaged"):
         load_agent(path.parent)
-
-
-def test_checkpoint_config_accepts_integers_for_floats(store: EpisodeStore, run: Path) -> None:
-    make(store, 1, run=run)
-    path = last_checkpoint(run) / "config.json"
-    description = json.loads(path.read_text())
-    description["seconds"] = description["provenance"]["return_mean"] = 3
-    description["provenance"]["environment_settings"] = {"max_episode_steps": 5}
-    path.write_text(json.dumps(description))
-    loaded = load_agent(path.parent)
-    assert loaded.seconds == loaded.provenance.return_mean == 3
-    assert loaded.provenance.environment_settings == {"max_episode_steps": 5}
 
 
 def test_last_checkpoint_of_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:

@@ -60,13 +60,3 @@ def test_muon_update_is_orthogonal_and_as_large_as_adamws() -> None:
     assert values.min() > 0.6
     assert values.max() < 1.3
     assert (change - values.diag()).abs().max() < 0.05  # the products are in bf16
-
-
-def test_replaced_configurations_have_the_defaults_of_their_own_options() -> None:
-    assert replace(TrainingConfig(), steps=100).warmup == 25
-    assert replace(TrainingConfig(), optimizer="muon").peak_learning_rate == 4e-3
-    config = from_dict({"dataset": "hopper-medium"})
-    short = replace(config, backbone=replace(config.backbone, init_half_life=1.0))
-    assert (config.tbptt_segments, short.tbptt_segments) == (50, 1)
-    hindsight = replace(config, training=replace(config.training, goal_relabeling="hindsight"))
-    assert (config.goal_discount, hindsight.goal_discount) == (1.0, 0.99)

@@ -1,9 +1,5 @@
 """Filtered behaviour cloning: which episodes are trained on; everything else is that of the whole dataset."""
 
-import json
-import subprocess
-from collections.abc import Callable
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,18 +72,3 @@ def test_top_fraction_with_fewer_steps_than_context_raises_without_run_folder(
 def test_top_fraction_outside_0_to_1_or_not_a_number_raises(value: str) -> None:
     with pytest.raises(InputError, match="top_fraction"):
         configure(f"--top_fraction={value}")
-
-
-def test_cli_train_with_top_fraction_and_without_return_conditioning(
-    inline_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
-) -> None:
-    small = ["--training.steps", "2", "--backbone.width", "16", "--evaluation.episodes", "1"]
-    cloning = ["--backbone", "mlp", "--top_fraction", "0.3", "--condition", "none"]
-    done = inline_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
-    assert done.returncode == 0, done.stderr
-    assert "are trained on" in done.stdout
-    (path,) = (tmp_path / "run" / "results").iterdir()
-    result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
-    assert result["config"]["top_fraction"] == 0.3
-    assert [target["target_return"] for target in result["targets"]] == [None]
-    assert result["dataset"]["fingerprint"] == asdict(trained.provenance)["fingerprint"]

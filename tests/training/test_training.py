@@ -2,9 +2,7 @@
 
 import json
 import math
-import shlex
 import shutil
-import signal
 import time
 from collections.abc import Collection
 from dataclasses import make_dataclass
@@ -47,12 +45,6 @@ def test_metrics_have_the_learning_rate_of_their_step(tmp_path: Path) -> None:
     train(configure("--training.log_every", "1", *steps), output=tmp_path / "run")
     logged = [line["learning_rate"] for line in read_metrics(tmp_path / "run")]
     assert logged == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4])  # two steps of warm-up, then a cosine to zero after two
-
-
-def test_warmup_steps_longer_than_the_run_raise() -> None:
-    with pytest.raises(InputError, match=r"warmup_steps 11.*training\.steps 10"):
-        configure("--training.warmup_steps", "11")
-    assert configure("--training.warmup_steps", "10").training.warmup_steps == 10
 
 
 @pytest.mark.parametrize(
@@ -179,34 +171,6 @@ def test_resumed_run_may_log_and_save_differently_and_take_more_steps_at_a_const
     sentence = r"training\.steps 10, not 16: its learning rate falls to zero there.*--init_from .*constant"
     with pytest.raises(InputError, match=sentence):
         train(configure("--training.steps", "16"), output=tmp_path / "cosine", resume=True)
-
-
-def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Path) -> None:
-    """The command that started it now means another recurrent_rate; the error says what to type instead."""
-    train(configure("--training.recurrent_rate", "0.5"), output=tmp_path / "run")
-    before = weights(tmp_path / "run")
-    config = tmp_path / "run" / "config.yaml"
-    with pytest.raises(InputError, match=r"recurrent_rate 0\.5, not None: resume it with --config ") as error:
-        train(configure(), output=tmp_path / "run", resume=True)
-    assert f"--config {config}" in str(error.value)
-    train(parse_run("train", ["--config", str(config)])[0], output=tmp_path / "run", resume=True)
-    assert weights(tmp_path / "run") == before
-
-
-def test_suggested_words_of_a_run_folder_with_spaces_are_quoted_as_a_shell_needs_them(tmp_path: Path) -> None:
-    run = tmp_path / "my run"
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        train(configure(), output=run, callback=lambda *_: signal.raise_signal(signal.SIGINT))
-    command = ["decision-rnn", "train", "--output", str(run), "--resume"]
-    assert shlex.split(str(stopped.value).split("`")[1]) == command
-    for options, resume, words in (
-        ([], False, [f"{run}-2"]),
-        (["--training.batch_size", "7"], True, ["--config", str(run / "config.yaml")]),
-        (["--training.steps", "16"], True, ["--init_from", str(run)]),
-    ):
-        with pytest.raises(InputError) as refused:
-            train(configure(*options), output=run, resume=resume)
-        assert shlex.join(words) in str(refused.value)
 
 
 def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:
