@@ -188,7 +188,6 @@ def test_train_from_weights_takes_only_the_cap_from_the_data(
     ("options", "name"),
     [
         ({"data": "local/swin"}, "local/swing"),
-        ({"data": 3}, "int"),
         ({"data": []}, "environment_id"),
         ({"data": None}, "dataset"),
         ({"backbone": {"name": "mingru", "widht": 3}}, "backbone.widht"),
