@@ -5,6 +5,8 @@ in parallel over time (`forward`, network.py) and acts one step at a time in con
 """
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,6 +16,9 @@ from decision_rnn.agent.network import PolicyNetwork
 from decision_rnn.backbones import State, reset_rows, select_rows
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.errors import InputError
+
+Run = Callable[[list[Tensor]], tuple[Tensor, State]]
+"""From a step's tokens to the backbone's output and state."""
 
 
 class ActingState(NamedTuple):
@@ -97,12 +102,8 @@ class DecisionAgent(PolicyNetwork):
             Actions, (batch, time, action_dim), the backbone's state after the segment, and the condition's values, with
             their limit.
         """
-        if self.adaln is None:
-            value = self.condition.limit(value, timestep, None)
-        hidden, state = self.run_backbone(self.embed(value, observation, previous_action, timestep), reset, state)
-        if self.adaln is not None:
-            value = self.condition.limit(value, timestep, hidden)
-        hidden = self.modulate(value, hidden)
+        run = partial(self.run_backbone, reset=reset, state=state)
+        value, hidden, state = self.hidden_states(run, value, observation, previous_action, timestep)
         action = self.objective.sample(hidden) if sample else self.objective.action(hidden)
         return self.action_scale(action), state, value
 
@@ -129,22 +130,33 @@ class DecisionAgent(PolicyNetwork):
         """
         first = state.timestep == 0
         value, condition = self.condition.step(state.condition, reward, first)
-        if self.adaln is None:
-            value = self.condition.limit(value, state.timestep, None)
-        memory = state.memory
-        for i, token in enumerate(self.embed(value, observation, state.previous_action, state.timestep)):
-            if 0 < i == self.first_token:  # before token 0, an episode's memory is the initial state already
-                memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row, broadcast: exportable
-            hidden, memory = self.backbone.step(token, memory)
-        if self.adaln is not None:
-            value = self.condition.limit(value, state.timestep, hidden)
-        hidden, plan = self.modulate(value, hidden), state.plan
+        run, plan = partial(self.step_backbone, first=first, state=state.memory), state.plan
+        value, hidden, memory = self.hidden_states(run, value, observation, state.previous_action, state.timestep)
         if sample:
             action = self.objective.sample(hidden)
         else:
             action, plan = self.objective.step(hidden, state.timestep, plan)
         action = self.action_scale(action)
         return action, ActingState(condition, action, state.timestep + 1, memory, plan), value
+
+    def hidden_states(
+        self, run: Run, value: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
+    ) -> tuple[Tensor, Tensor, State]:
+        """The condition's values with their limit, the hidden states that the head reads, and the backbone's state."""
+        if self.adaln is None:
+            value = self.condition.limit(value, timestep, None)
+        hidden, state = run(self.embed(value, observation, previous_action, timestep))
+        if self.adaln is not None:
+            value = self.condition.limit(value, timestep, hidden)
+        return value, self.modulate(value, hidden), state
+
+    def step_backbone(self, tokens: list[Tensor], first: Tensor, state: State) -> tuple[Tensor, State]:
+        """`run_backbone` for one step: the hidden state after the last token, (batch, width), and the state."""
+        for i, token in enumerate(tokens):
+            if 0 < i == self.first_token:  # before token 0, an episode's state is the initial one already
+                state = reset_rows(state, self.backbone.initial_state(1), first)  # one row, broadcast: exportable
+            hidden, state = self.backbone.step(token, state)
+        return hidden, state
 
     def check_acting(self, actions: Literal["greedy", "sampled"], inference: Literal["recurrent", "window"]) -> None:
         """InputError if the objective cannot sample actions, or carries a state, which re-running a window loses."""
@@ -160,9 +172,8 @@ def check_objective(agent: DecisionAgent, batch: Batch, name: str) -> None:
     metrics are scalars, actions have the data's shape and are within [-1, 1]. Uses up no random numbers."""
     agent = copy.deepcopy(agent)
     with torch.random.fork_rng():
-        value = agent.condition.from_batch(batch)
-        tokens = agent.embed(value, batch.observation, batch.previous_action, batch.timestep)
-        hidden = agent.modulate(value, agent.run_backbone(tokens, batch.reset, None)[0])
+        run, value = partial(agent.run_backbone, reset=batch.reset, state=None), agent.condition.from_batch(batch)
+        _, hidden, _ = agent.hidden_states(run, value, batch.observation, batch.previous_action, batch.timestep)
         scaled = batch._replace(action=agent.action_scale.normalise(batch.action))
         loss, metrics = agent.objective.loss(hidden, scaled)
         with torch.inference_mode():

@@ -1,6 +1,5 @@
 """The network of an agent: from observations and conditions to the loss on a batch of segments."""
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -16,6 +15,7 @@ from decision_rnn.agent.objectives.base import OBJECTIVES, Metrics, Objective, O
 from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.agent.spaces import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, State
+from decision_rnn.backbones.contract import without_autocast
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.errors import InputError, one_line
@@ -176,7 +176,7 @@ class PolicyNetwork(nn.Module):
         hidden, state = self.run_backbone(tokens, batch.reset, state)
         batch = batch._replace(action=self.action_scale.normalise(batch.action))
         modulated = self.modulate(value, hidden)
-        with float32(hidden):
+        with without_autocast(hidden):
             loss, metrics = self.objective.loss(modulated.float(), batch)
             metrics, total = {"loss": loss, **metrics}, loss
             if self.condition.needs_adaln:  # the others learn nothing
@@ -196,7 +196,7 @@ class PolicyNetwork(nn.Module):
     def embed(self, value: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
         """A step's tokens, each (..., width)."""
         tokens = []
-        with float32(observation):
+        with without_autocast(observation):
             if "previous_action" in self.embeddings:
                 tokens.append(self.embeddings["previous_action"](self.action_scale.normalise(previous_action)))
             if "condition" in self.embeddings:
@@ -212,8 +212,3 @@ class PolicyNetwork(nn.Module):
     def modulate(self, value: Tensor, hidden: Tensor) -> Tensor:
         """Hidden states, (..., width), modulated by the condition's values (..., size) if it enters there."""
         return hidden if self.adaln is None else self.adaln(self.condition.normalise(value), hidden)
-
-
-def float32(x: Tensor) -> AbstractContextManager[object]:
-    """Disable autocast on the device of x, where it is enabled."""
-    return torch.autocast(x.device.type, enabled=False) if torch.is_autocast_enabled(x.device.type) else nullcontext()
