@@ -63,8 +63,8 @@ class TrainingConfig:
             the time to a goal, 1 otherwise.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
             OGBench's `actor_p_randomgoal`.
-        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else, which needs a quarter of
-            the `steps`. Where it is left out, `muon` for agents conditioned on the time to a goal.
+        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Where it is left
+            out, `muon` for agents conditioned on the time to a goal.
         learning_rate: Peak learning rate. Default: 1e-3 with `adamw` and 4e-3 with `muon`.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`. Default: the
             backbone's.
@@ -141,7 +141,7 @@ class EvaluationConfig:
             same observations and actions; references and target returns stay those of the data.
         metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
-            return and at the best in the data; 0 for none.
+            return and at the best in the data (once, if the limit makes both the same); 0 for none.
     """
 
     episodes: NonNegativeInt = 100
@@ -169,8 +169,8 @@ class RunConfig:
             `validation_loss`. Where the data name no environment, `compare` compares variants by their losses on it.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
             one episode. With `condition none` this is filtered behaviour cloning.
-        plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
-            environments.
+        plugins: Modules that were imported first: those that register backbones, objectives, conditions, metrics,
+            sources or environments.
         seed: Seed of the weights' initialisation, the sampled segments and dropout.
         init_from: An agent whose weights training starts from, by any of its names, such as the folder of a run. Its
             architecture is the default, and its normalisation of observations and returns and its action box are kept.

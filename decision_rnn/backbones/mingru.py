@@ -22,7 +22,7 @@ Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
   1,000 steps, 78% with the projection (minLSTM 90% and 71%; 3 layers, 3 seeds).
 
 The paper's log-space scan is available as `scan: log` (recurrence.py) for comparison: it does not support signed
-candidates, loses precision as the slice grows, and makes the layer take four to five times as long (forward and
+candidates, loses precision as the segment grows, and makes the layer take four to five times as long (forward and
 backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
 """
 
@@ -47,7 +47,7 @@ class MinimalConfig(FadingConfig):
             `width`.
         projection: Whether the state is projected at expansion 1 too.
         candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
-        scan: How a slice of time is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
+        scan: How a segment is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
             paper's parallel scan in log space, which needs positive candidates.
     """
 

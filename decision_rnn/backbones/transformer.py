@@ -13,7 +13,7 @@ Deviations from the Decision Transformer, whose layers are those of GPT-2:
 - Positions are relative, by rotation of whole heads with theta 10000^(-2j / head width), since a position counted
   inside a window changes as the window moves. There is no decay with distance and no xPos. Keys are stored unrotated
   and rotated by their place in the window when read, which is exact after any number of steps.
-- Reach: a band of `window` tokens rather than the whole slice.
+- Reach: a band of `window` tokens rather than the whole segment.
 - Initialisation: that of torch.nn.Linear; GPT-2's weights have a standard deviation of 0.02 and its biases are zero.
 - Dropout: on the branch's output only, not on the attention weights.
 - Norm and MLP are the shared block's (stack.py): LayerNorm before either branch, and ReLU, as in the authors' code.

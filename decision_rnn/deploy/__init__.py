@@ -1,4 +1,4 @@
-"""Deployment: export of agents to ONNX, and a runtime that needs only numpy and onnxruntime.
+"""Deployment: export of agents to ONNX, and a runtime that needs only numpy, onnxruntime and lazy_loader.
 
 Importing this package imports neither torch nor onnxruntime.
 """

@@ -1,6 +1,6 @@
 """Acting in environments one step at a time, NumPy in and out: what agents and exported policies have in common.
 
-This and what it imports need only numpy, so that exported policies act without torch.
+This and what it imports need only numpy and lazy_loader, so that exported policies act without torch.
 """
 
 import math

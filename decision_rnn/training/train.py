@@ -90,7 +90,8 @@ def train(
             left out, the data included, is as the run has it: `train(resume=True, output=folder)` suffices.
         init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
-            first acts as it did before; references, target returns and the cap of the return-to-go are of the new data.
+            first acts as it did before; references, target returns and the limit of the return-to-go are of the
+            new data.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         plugins: Modules to import first, which register backbones, objectives, sources or environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:

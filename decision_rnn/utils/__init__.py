@@ -1,1 +1,1 @@
-"""What all rooms use: files, processes, messages, errors."""
+"""What all packages use: files, processes, messages, errors."""

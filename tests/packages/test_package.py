@@ -80,6 +80,7 @@ def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) ->
         np.testing.assert_allclose([float(x) for x in scores], [normalised.mean(), normalised.std()], atol=0.01)
     for words in ('load_agent("org/name")', "[hub]", "`policy.onnx`", "some note", "torch 2.", "f" * 64):
         assert words in card
+    assert ", carried state, episode i from " in card
     assert "`browser`" not in card
     library = pytest.importorskip("huggingface_hub")
     data = library.ModelCard(card).data
