@@ -74,7 +74,8 @@ def train(
         data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `local/mine`; a result of
             `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
             `EpisodeData`), which are stored as a dataset `episodes/HASH` named by their contents. May be left out
-            if the run in `output` is resumed. Or the `RunConfig` of the whole run.
+            if the run in `output` is resumed. Or the `RunConfig` of a run, whose keys the other arguments
+            replace.
         backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
             that of `init_from`.
         steps: Optimiser steps; 2,000 if left out.
@@ -127,19 +128,21 @@ def train(
     """
     folder = None if output is None else Path(output)
     with process_group(), quiet(not progress or rank() > 0), ExitStack() as stack:
+        import_plugins(plugins)
+        source = init_from.folder if isinstance(init_from, Run) else init_from
+        options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": source}
+        options = {name: value for name, value in options.items() if value is not None}
+        keys = flatten(run_keys(config | options, steps))
         if isinstance(data, RunConfig):
-            run_config, data = data, None
-        else:
-            import_plugins(plugins)
-            source = init_from.folder if isinstance(init_from, Run) else init_from
-            options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": source}
-            options = {name: value for name, value in options.items() if value is not None}
-            keys = flatten(run_keys(config | options, steps))
-            if resume and folder is not None:
-                keys = overlay(flatten(to_dict(read_config(folder))), keys)
-            else:
-                keys = with_architecture(keys if data is None else {"dataset": "", **keys})
-            run_config = from_dict(keys, "train()")
+            keys, data = overlay(flatten(to_dict(data)), keys), None
+        elif resume and folder is not None:
+            saved = flatten(to_dict(read_config(folder)))
+            if isinstance(data, Dataset):
+                del saved["path"]  # which the dataset states
+            keys = overlay(saved, keys)
+        if folder is None or not resume:
+            keys = with_architecture(keys if data is None else {"dataset": "", **keys})
+        run_config = from_dict(keys, "train()")
         if folder is not None and rank() == 0:
             config_file(folder) if resume else check_new_run(folder)
         # The data are opened, and made if they are missing, only now that all keys have been checked.

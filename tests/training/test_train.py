@@ -2,6 +2,7 @@
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,21 @@ def test_train_accepts_every_form_of_episode_data(inside: Path) -> None:
     some = loaded.filter_episodes(lambda episode: episode.id in (0, 2))
     assert open_dataset(train(some, **QUICK, output="some").config.dataset).store.num_episodes == 2
     assert train(episodes, **QUICK, output="list", environment_id=CAR, resume=True).agent.step == 2
+
+
+def test_dataset_with_a_path_resumes(inside: Path) -> None:
+    dataset = replace(open_dataset("local/swing"), path=inside / "swing")
+    for resume in (False, True):
+        assert train(dataset, **QUICK, output="run", resume=resume).agent.step == 2
+
+
+def test_arguments_replace_keys_of_a_run_config(run: Run, inside: Path) -> None:
+    options: dict[str, Any] = {"steps": 3, "seed": 1, "init_from": run, "progress": False, "training": {"log_every": 1}}
+    trained = train(run.config, {"layers": 1}, output="other", **options)
+    assert (trained.agent.step, trained.config.seed, trained.config.init_from) == (3, 1, str(run.folder))
+    assert trained.metrics["step"].tolist() == [1, 2, 3]
+    with pytest.raises(InputError, match=r"backbone\.widht"):
+        train(run.config, {"name": "mingru", "widht": 3})
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
