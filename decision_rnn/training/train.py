@@ -179,7 +179,7 @@ def _train(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, call
         trainer.result.load_state_dict(saved.agent.state_dict())
         trainer.load_state_dict(state)
         stream.load_state_dict(state["stream"])
-        means.update({name: list(values) for name, values in state["means"].items()})
+        means.update({name: list(values.to(trainer.device)) for name, values in state["means"].items()})
     else:
         position = stream.state_dict()
         check_objective(agent, stream.sample(), config.objective_options.name)
@@ -260,7 +260,7 @@ class _Loop:
             stopped = False
             while trainer.steps < settings.steps and not stopped:
                 output = trainer.step(self.stream.sample())
-                skipped = torch.tensor(float(output.skipped))
+                skipped = torch.tensor(float(output.skipped), device=trainer.device)
                 for name, value in {"loss": output.loss, **output.metrics, "skipped": skipped}.items():
                     self.means[name].append(value)
                 progress.update()

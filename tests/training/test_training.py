@@ -24,7 +24,7 @@ from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run
 from decision_rnn.training.run_folder import read_metrics
-from decision_rnn.training.train import train
+from decision_rnn.training.train import _Loop, train
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.utils.errors import InputError
 
@@ -133,6 +133,20 @@ def test_resumed_run_logs_the_same_losses_if_its_checkpoint_fell_between_metrics
     train(config, output=run, resume=True)
     assert weights(run) == before
     assert Run(run).metrics["loss"].tolist() == whole["loss"].tolist()
+
+
+def test_losses_before_a_checkpoint_are_restored_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, run, devices = configure("--training.checkpoint_every", "3"), tmp_path / "run", set[str]()
+    train(config, output=run)
+    shutil.rmtree(run / "checkpoints" / "10")
+
+    def restore_elsewhere(trainer: Trainer, state: object) -> None:
+        trainer.device = torch.device("meta")
+
+    monkeypatch.setattr(Trainer, "load_state_dict", restore_elsewhere)
+    monkeypatch.setattr(_Loop, "run", lambda loop, _: devices.add(loop.means["loss"][0].device.type))
+    train(config, output=run, resume=True)
+    assert devices == {"meta"}
 
 
 def test_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
