@@ -66,9 +66,10 @@ class Run:
         """The metrics logged every `training.log_every` steps: arrays of equal length by name, `step` (int64),
         `seconds` of training so far, `loss` (the mean since the previous entry), `gradient_norm` (before clipping),
         `learning_rate`, `steps_per_second`, `skipped` (the share of steps that changed nothing, since their loss or
-        gradient was not finite)."""
+        gradient was not finite). NaN where a line lacks one."""
         lines = read_metrics(config_file(self.folder).parent)
-        return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
+        names = dict.fromkeys(name for line in lines for name in line)
+        return {name: np.array([line.get(name, np.nan) for line in lines]) for name in names}
 
     def evaluate(self, target_returns: float | str | Sequence[float | str] | None = None, **options: Any) -> Result:
         """The scores of the agent, also written to the run's folder: `evaluate(run, target_returns, ...)`."""
