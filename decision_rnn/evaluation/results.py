@@ -19,10 +19,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainSerializer
 from scipy import stats
 
-from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
+from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import evaluated_returns
+from decision_rnn.training.run_folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn
@@ -176,13 +177,16 @@ class Result(Measurements):
     def key(self) -> dict[str, Any]:
         """What identifies the result: all that its scores depend on.
 
-        The configuration is without the parts that the weights do not depend on: the evaluation settings, the data's
-        path and the order in which plugins were named.
+        The configuration has the defaults where the weights do not depend on it: in the evaluation settings, and in
+        `MAY_CHANGE`, such as the data's path and `validation`. Plugins are in it, in any order.
         """
         plugins = tuple(sorted(set(self.config.plugins)))
-        config = replace(self.config, evaluation=EvaluationConfig(), path=None, validation=None, plugins=plugins)
+        config = to_dict(replace(self.config, evaluation=EvaluationConfig(), plugins=plugins))
+        for section, _, name in (key.rpartition(".") for key in MAY_CHANGE - {"plugins"}):
+            values, defaults = (config["training"], TrainingConfig) if section else (config, RunConfig)
+            values[name] = getattr(defaults, name)
         fingerprint, protocol = self.dataset.fingerprint, asdict(self.protocol)
-        return {"config": to_dict(config), "fingerprint": fingerprint, "step": self.step, "protocol": protocol}
+        return {"config": config, "fingerprint": fingerprint, "step": self.step, "protocol": protocol}
 
     def scalars(self, kind: str) -> dict[str, float]:
         """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""

@@ -95,7 +95,8 @@ def test_results_with_different_keys_have_different_files(result: Result, tmp_pa
 
 
 def test_key_ignores_what_weights_and_scores_do_not_depend_on(result: Result) -> None:
-    config = replace(result.config, path="elsewhere.hdf5", evaluation=EvaluationConfig(episodes=77))
+    training = replace(result.config.training, device="cpu", log_every=7, checkpoint_every=9)
+    config = replace(result.config, path="elsewhere.hdf5", evaluation=EvaluationConfig(episodes=77), training=training)
     assert replace(result, config=config, evaluation_seconds=9.0, commit="other").key == result.key
     one, other = (replace(result, config=replace(config, plugins=names)) for names in (("a", "b"), ("b", "a")))
     assert one.key == other.key != result.key
