@@ -151,9 +151,9 @@ def play_group(
         torch.default_generator.manual_seed(seeds[0])
         for step in play_together(environments, observations, policy, step_limit(environments[0], *limits)):
             episodes = played[step.rows]
-            values = getattr(actor, "condition_values", None)  # which exported policies do not tell
-            if values is not None and values.shape[-1] == 1:
-                value, return_to_go = values[:, 0].numpy(), target - episodes["return"]
+            value = getattr(actor, "return_to_go", None)  # which exported policies do not tell
+            if value is not None:
+                return_to_go = target - episodes["return"]
                 episodes["limited"] += value < return_to_go - ROUNDING * np.maximum(1.0, np.abs(value))
                 episodes["return_to_go"] = np.where(episodes["length"] == 0, value, episodes["return_to_go"])
             episodes["return"] += step.rewards

@@ -1,6 +1,7 @@
 """`rollout`: episodes played as a batch equal episodes played one by one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
 from decision_rnn import EnvironmentActor
+from decision_rnn.agent import DecisionAgent, TimeToGoalConfig, agent_spec
 from decision_rnn.environments import playing
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread, rollout
@@ -129,6 +131,17 @@ def test_return_to_go_at_first_and_steps_with_less(pendulum: Make) -> None:
     assert limited["return_to_go"].tolist() == [-150.0] * 2
     assert (limited["limited"] > 0).all()
     assert free["return_to_go"].tolist() == [-400.0] * 2
+
+
+def test_time_to_goal_is_no_return_to_go(pendulum: Make) -> None:
+    trained, condition = pendulum(), TimeToGoalConfig()
+    relabeled = replace(trained.config.training, goal_relabeling="hindsight")
+    config = replace(trained.config, condition=condition, training=relabeled)
+    spec = agent_spec(torch.zeros(3), torch.ones(3), gymnasium.spaces.Box(-2.0, 2.0, (1,)))
+    trained = replace(trained, agent=DecisionAgent(config.agent, config.backbone, spec, condition), config=config)
+    played = rollout(actor_of(trained, config.evaluation), "Pendulum-v1", [0.0], 1, 0, limits=(3, None))
+    assert np.isnan(played["return_to_go"]).all()
+    assert not played["limited"].any()
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
