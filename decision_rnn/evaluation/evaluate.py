@@ -99,8 +99,10 @@ def evaluate(
         policy, folder = load_subject(agent)
     elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
         policy, folder = agent, None
-    else:  # a run, whose class imports this module
+    elif isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module
         policy, folder = agent.agent, agent.folder
+    else:
+        raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
     if target_returns is not None:
         check_target(policy.config)
     configured, episodes = policy.config.evaluation, convert(settings.get("episodes"), PositiveInt | None, "episodes")
