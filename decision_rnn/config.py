@@ -1,8 +1,8 @@
 """The configuration of a run: a tree of frozen dataclasses, validated by pydantic and saved in full with every run.
 
 `from_dict` reads the nested dictionaries of YAML files and Python calls, in which a backbone, a condition or an
-objective is a name, or a dictionary of options that includes `name`. Options that are None depend on others: properties
-resolve them where they are used.
+objective is a name, or a dictionary of options that includes `name`. Options that are None depend on others, or on
+the data, and are resolved where they are used, some by properties.
 """
 
 import re
@@ -209,7 +209,8 @@ class RunConfig:
             "condition return_to_go needs training.goal_relabeling none": relabeled and returns,
             "condition time_to_goal needs training.goal_relabeling hindsight": self.time_to_goal and not relabeled,
             "training.p_randomgoal needs condition none": self.time_to_goal and training.p_randomgoal > 0,
-            "goal_discount and p_randomgoal need training.goal_relabeling hindsight": ahead and not relabeled,
+            "training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight": ahead
+            and not relabeled,
             "the condition needs agent.conditioning adaln": needs_adaln and token,
         }
         for conflict in (text for text, present in conflicts.items() if present):

@@ -216,6 +216,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
         ("hopper-medium --condition none --condition.noise 1", ["condition.noise"]),
         ("hopper-medium --training.schedule square", ["training.schedule", "square", "cosine"]),
         ("hopper-medium --backbone.heads 2", ["backbone.heads"]),
+        ("hopper-medium --training.p_randomgoal 0.5", ["training.p_randomgoal need"]),
         ("hopper-medium --evaluation.target_returns []", ["evaluation.target_returns"]),
         ("hopper-medium --evaluation.target_returns many", ["evaluation.target_returns", "many"]),
         ("hopper-medium --backbone.match_parameters many", ["backbone.match_parameters", "many"]),

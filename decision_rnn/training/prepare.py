@@ -113,8 +113,8 @@ def prepare(
     )
     condition = config.condition_options
     if isinstance(condition, ReturnToGoConfig) and condition.limited:
-        limits = map(torch.from_numpy, return_to_go_limits(episodes, condition.rtg_quantile))
-        spec = replace(spec, rtg_limit=next(limits), training_rtg_limit=next(limits))
+        acting, training = map(torch.from_numpy, return_to_go_limits(episodes, condition.rtg_quantile))
+        spec = replace(spec, rtg_limit=acting, training_rtg_limit=training)
     torch.manual_seed(config.seed)
     agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options)
     if initial is not None:
