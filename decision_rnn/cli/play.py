@@ -13,6 +13,7 @@ from decision_rnn.evaluation.policies import find_subject, load_subject
 from decision_rnn.evaluation.results import format_return
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.evaluation.video import film, watch
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, TargetReturn, format_target
 
@@ -27,7 +28,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--output", type=Path, help=text)
     text = "target return (default: the first of the run's evaluation)"
     parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
-    parser.add_argument("--episodes", type=parse_as(PositiveInt), default=1, help="number of episodes (default: 1)")
+    parser.add_argument("--episodes", type=parse_as(PositiveInt), help="number of episodes (default: 1)")
     text = "seed of the first episode (default: the evaluation's)"
     parser.add_argument("--seed", type=parse_as(NonNegativeInt), help=text)
 
@@ -35,6 +36,8 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: Namespace) -> None:
     """Play episodes and print their returns and scores."""
     if command.browser or command.output is not None or len(command.agents) > 1:
+        if command.video is not None or command.episodes is not None:
+            raise InputError("a page takes neither --video nor --episodes. Leave them out, or name one agent alone.")
         return _show_page(command)
     trained, _ = load_subject(command.agents[0])
     spec, config, target, seed = trained.provenance, trained.config, command.target_return, command.seed
@@ -42,12 +45,12 @@ def run(command: Namespace) -> None:
     if target is None:
         target = default_return(config, spec)
     else:
-        check_target(config, name=command.agents[0])
+        check_target(config, target, command.agents[0])
     seed = config.evaluation.seed if seed is None else seed
     acting = describe_acting(window_of(config.evaluation), config.evaluation.actions)
     print(f"{config.backbone.name} of {spec.name} in {environment_id}, {acting}", flush=True)
-    episodes = target, command.episodes, seed
-    ends = watch(trained, *episodes) if command.video is None else iter(film(trained, command.video, *episodes))
+    options = target, command.episodes or 1, seed
+    ends = watch(trained, *options) if command.video is None else iter(film(trained, command.video, *options))
     for number, end in enumerate(ends):
         prefix = "" if target is None else f"target {format_target(target)}, "
         earned, score = format_return(end.earned, spec, least=1), float(spec.normalised(end.earned))
@@ -62,7 +65,7 @@ def _show_page(command: Namespace) -> None:
     files = [find_subject(name) for name in command.agents]
     subjects = [Subject(name, load_subject(file)[0], file) for name, file in zip(command.agents, files, strict=True)]
     if command.target_return is not None:
-        check_target(subjects[0].trained.config, name=command.agents[0])
+        check_target(subjects[0].trained.config, command.target_return, command.agents[0])
     with tempfile.TemporaryDirectory() as temporary:
         folder = command.output or Path(temporary) / "page"
         write_page(folder, subjects, command.target_return, command.seed)

@@ -20,7 +20,7 @@ from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.errors import InputError, missing_package, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -135,16 +135,18 @@ def watch(
     window can be opened here."""
     settings = policy.config.evaluation
     actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
-    try:
-        if sys.platform == "linux" and not SCREENS & os.environ.keys():
-            raise OSError("there is no screen")
-        environment_id = settings.environment_id or policy.provenance.environment_id
-        with contextlib.closing(watched_environment(environment_id)) as environment:
-            for number in range(seed, seed + episodes):
-                *_, end = play(actor, environment, target_return, number, limits)
-                yield end
-    except Exception as error:  # rendering can raise anything
-        raise cannot_render(error) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            if sys.platform == "linux" and not SCREENS & os.environ.keys():
+                raise OSError("there is no screen")
+            environment_id = settings.environment_id or policy.provenance.environment_id
+            environment = stack.enter_context(contextlib.closing(watched_environment(environment_id)))
+            environment.reset(seed=seed)  # opens the window
+        except Exception as error:  # rendering can raise anything
+            raise cannot_render(error) from error
+        for number in range(seed, seed + episodes):
+            *_, end = play(actor, environment, target_return, number, limits)
+            yield end
 
 
 def draw(environment: gymnasium.Env) -> Image.Image:
@@ -189,8 +191,10 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
 
 def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> None:
     """Write pictures of one size as an mp4 that browsers can play, at `rate` frames per second."""
-    import av  # optional: the extra `video`
-
+    try:
+        import av
+    except ImportError as error:
+        raise missing_package("a video", error, "video") from None
     first = next(pictures)
     width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import av
 import gymnasium
@@ -42,6 +43,10 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         ("run --video episode.gif", "episode.gif"),
         ("run --episodes 0", "episodes"),
         ("run --video v.mp4 --target_return nan", "target_return"),
+        ("run --video v.mp4 --target_return auto", "rtg_quantile"),
+        ("run --output page --target_return auto", "rtg_quantile"),
+        ("run --output page --episodes 2", "--episodes"),
+        ("run run --video v.mp4", "a page takes neither"),
         ("cloning --video v.mp4 --target_return 5", "cloning"),
         ("nowhere --video v.mp4", "nowhere"),
         ("run --video v.mp4", "no EGL"),
@@ -114,6 +119,14 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     (end,) = video.film(trained, Path("a.mp4"), -300.0, 1, 7)
     assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
     assert "carried state" in inline_cli("play", "run").stdout
+
+
+def test_error_of_a_policy_is_not_one_of_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(video, "SCREENS", os.environ)
+    monkeypatch.setattr(video, "watched_environment", make_environment)
+    monkeypatch.setattr(video, "GroupPolicy", create_autospec(video.GroupPolicy, side_effect=KeyError("policy")))
+    with pytest.raises(KeyError, match="policy"):
+        next(video.watch(load_agent(tmp_path / "run" / "checkpoints" / "10"), -300.0, 1, 7))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,15 @@ def test_package_has_agent_results_and_card_without_local_paths(run: Path, tmp_p
     card = (folder / "README.md").read_text()
     assert "\ndecision-rnn evaluate 'packaged at 5'\n" in card
     assert "model-index" not in front_matter(card)
+
+
+def test_package_without_the_extra_of_videos_has_no_video(
+    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    *_, sentence = packaging.write_package(tmp_path, pendulum(), [], "agent", shipped=True)
+    assert sentence.startswith("replay.mp4 is left out: ")
+    assert "decision-rnn[video]" in sentence
 
 
 def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) -> None:
