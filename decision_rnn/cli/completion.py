@@ -4,6 +4,7 @@ import argparse
 
 from decision_rnn.cli import COMMANDS
 from decision_rnn.cli.parser import CommandParser, command_parser
+from decision_rnn.utils.errors import missing_package
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -13,8 +14,10 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: argparse.Namespace) -> None:
     """Print the script."""
-    import shtab  # optional
-
+    try:
+        import shtab
+    except ImportError as error:
+        raise missing_package("`decision-rnn completion`", error, "completion") from None
     root = argparse.ArgumentParser("decision-rnn")
     commands = root.add_subparsers()
     for name, text in COMMANDS.items():

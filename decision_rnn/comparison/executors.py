@@ -15,7 +15,7 @@ import torch
 
 from decision_rnn.training.run_folder import checkpoints_of
 from decision_rnn.utils import workers
-from decision_rnn.utils.errors import InputError, cannot_write, one_line
+from decision_rnn.utils.errors import InputError, cannot_write, missing_package, one_line
 from decision_rnn.utils.files import locked
 from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
 
@@ -120,8 +120,10 @@ class RayExecutor(LocalExecutor):
     """
 
     def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
-        import ray
-
+        try:
+            import ray
+        except ImportError as error:
+            raise missing_package("this executor", error, "ray") from None
         self.ray: Any = ray
         if not ray.is_initialized():
             options = {"include_dashboard": False} if address is None else {"address": address}

@@ -17,7 +17,7 @@ import numpy as np
 
 from decision_rnn.data.cache import reading
 from decision_rnn.data.episode import Episode, is_finite
-from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.errors import InputError, did_you_mean, missing_package
 from decision_rnn.utils.messages import counted
 
 FLAGS = {"true": True, "1": True, "1.0": True} | dict.fromkeys(["false", "0", "0.0", "nan", "none", "<na>", ""], False)
@@ -110,10 +110,15 @@ class _Table:
     def __init__(self, log: Any) -> None:
         is_file = isinstance(log, str | Path)
         self.label = str(Path(log).expanduser()) if is_file else f"the log, of type {type(log).__name__},"
-        with reading(self.label, "a table; reading it needs pandas (the extra `logs`)"):
-            import pandas  # an optional package
+        try:
+            import pandas
 
-            self.pandas = pandas
+            if self.label.endswith(".parquet"):
+                import pyarrow  # noqa: F401 - pandas needs it
+        except ImportError as error:
+            raise missing_package(self.label, error, "logs") from None
+        self.pandas = pandas
+        with reading(self.label, "a table"):
             if not is_file:
                 self.frame = log.to_pandas() if hasattr(log, "to_pandas") else pandas.DataFrame(log)
             elif self.label.endswith(".parquet"):

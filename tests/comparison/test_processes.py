@@ -18,8 +18,9 @@ import yaml
 from small_comparison import small
 
 from decision_rnn.comparison.compare import make_plan
-from decision_rnn.comparison.executors import LOG, LocalExecutor, Task
+from decision_rnn.comparison.executors import LOG, LocalExecutor, RayExecutor, Task
 from decision_rnn.comparison.results import Comparison
+from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]
 
@@ -154,13 +155,17 @@ def test_run_that_raises_fails_with_its_exception(mine: Path, tmp_path: Path, mo
     assert "Traceback" in (task.folder / LOG).read_text()
 
 
+def test_ray_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"ray.*decision-rnn\[ray\]"):
+        RayExecutor()
+
+
 @pytest.mark.slow
 def test_ray_gives_the_same_numbers_after_losing_a_node(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     """A cluster of two nodes; the second is removed while runs train on it."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
-
-    from decision_rnn.comparison.executors import RayExecutor
 
     def lose() -> None:
         """Removes the second node once two runs train: each node has one core, so one of them is there."""
