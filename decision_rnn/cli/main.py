@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def describe_failure(error: BaseException, command: str) -> tuple[str, int]:
     """The message and the exit code for an error with a cause outside the program; any other is raised again."""
+    out_of_memory = isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error))
     match error:
         case InputError():
             return str(error), 2
@@ -73,7 +74,7 @@ def describe_failure(error: BaseException, command: str) -> tuple[str, int]:
         case OSError() if error.filename or error.errno in FULL:
             code = 1 if error.errno in FULL else 2
             return f"cannot access {error.filename or 'a file'}: {error.strerror}", code
-        case MemoryError() | RuntimeError() if re.search("^$|allocate memory|out of memory", str(error)):
+        case MemoryError() | RuntimeError() if out_of_memory:
             keys = "training.batch_size, training.context, backbone.width or backbone.layers"
             return f"not enough memory. Lower {keys}.", 1
         case KeyboardInterrupt():

@@ -1,6 +1,7 @@
 """The parser that all commands share: a command's own arguments, and the options of a run, `--section.key value`."""
 
 import argparse
+import contextlib
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 
 from decision_rnn import config
 from decision_rnn.cli import COMMANDS, RUN_COMMANDS
+from decision_rnn.data.dataset import check_name
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import tell
 from decision_rnn.utils.parsing import REQUIRED, Names, Option, convert, options_of, parse_yaml, read_yaml, suggest
@@ -61,7 +63,7 @@ class CommandParser(argparse.ArgumentParser):
         self.takes_run = takes_run
         general = self.add_argument_group("general options")
         text = "modules to import first, from the working folder or as installed: they register what they define"
-        general.add_argument("--plugins", type=parse_as(Names), default=(), metavar="A,B", help=text)
+        general.add_argument("--plugins", type=parse_as(Names), metavar="A,B", help=text, default=argparse.SUPPRESS)
         general.add_argument("--quiet", action="store_true", help="print only results and errors")  # read by main.py
         action = "store_true" if takes_run else "help"  # with a run's options, once the backbone and plugins are known
         general.add_argument("-h", "--help", action=action, help="print this help")
@@ -91,6 +93,15 @@ class CommandParser(argparse.ArgumentParser):
         """Called by argparse for arguments that it cannot use."""
         raise InputError(f"{message}. `{self.prog} --help` lists the arguments.")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but an argument that is unknown to this parser, such as an action's, is its error."""
+        values, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            names = [name.strip("-") for name in self._option_string_actions]
+            known = names + config.option_names({}) * self.takes_run
+            self.error(f"unknown argument {unknown[0]!r:.100}. {suggest(unknown[0].strip('-'), known)}".strip(" ."))
+        return values, unknown
+
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of a command line, with the plugins that it names imported.
 
@@ -103,11 +114,7 @@ class CommandParser(argparse.ArgumentParser):
         """
         words = [re.sub("^--[^=]+", lambda name: f"--{name[0][2:].replace('-', '_')}", word) for word in arguments]
         overrides, words = _split_options(words) if self.takes_run else ({}, words)
-        values, unknown = self.parse_known_args(words)
-        if unknown:
-            names = [name.strip("-") for name in self._option_string_actions]
-            known = names + config.option_names({}) * self.takes_run
-            self.error(f"unknown argument {unknown[0]!r:.100}. {suggest(unknown[0].strip('-'), known)}".strip(" ."))
+        values = self.parse_args(words, argparse.Namespace(plugins=()))
         import_plugins(values.plugins)
         settings = {key: value for key, value in vars(values).items() if key.startswith(SETTING)}
         values.settings = {key.removeprefix(SETTING): value for key, value in settings.items()}
@@ -122,7 +129,9 @@ class CommandParser(argparse.ArgumentParser):
                 self.exit()
         for name in convert(getattr(values, "dataset", None) or values.options.get("dataset") or (), Names):
             if "/" not in name:
-                tell(f"{name} is standin/{name}, episodes made by this package. D4RL's own data are d4rl/{name}-v2.")
+                with contextlib.suppress(InputError):  # the command reports an unknown name
+                    text = f"{check_name(name)}, episodes made by this package. D4RL's own data are d4rl/{name}-v2."
+                    tell(f"{name} is {text}")
         return values
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from run_config import parse_run
 import decision_rnn
 from decision_rnn.cli import COMMANDS
 from decision_rnn.cli.data import ACTIONS
-from decision_rnn.cli.main import main
+from decision_rnn.cli.main import describe_failure, main
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store import EpisodeStore
 
@@ -78,6 +78,8 @@ def test_bare_name_is_announced_with_its_source_first(inline_cli: InlineCLI) -> 
     assert "standin/hopper-medium" in first
     assert "d4rl/hopper-medium-v2" in first
     assert inline_cli("data", "info", "standin/hopper-medium").stdout.splitlines()[0] == "standin/hopper-medium"
+    for unknown in ("info", "nosuch"), ("remove", "mine"):
+        assert inline_cli("data", *unknown).stdout == ""
 
 
 def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tmp_path: Path) -> None:
@@ -113,6 +115,8 @@ def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tm
         ("data frobnicate", ["frobnicate", "list"]),
         ("data info", ["dataset"]),
         ("data export hopper-medium", ["--format", "--output"]),
+        ("data export a --format d4rl --output b --formt c", ["--formt", "Did you mean format", "data export --help"]),
+        ("data --plugins nosuch list", ["nosuch"]),
     ],
 )
 def test_invalid_arguments_print_one_line_and_exit_2(inline_cli: InlineCLI, arguments: str, words: list[str]) -> None:
@@ -130,7 +134,7 @@ def test_command_line_starts_without_torch_and_changes_no_process() -> None:
 import os, sys
 before = dict(os.environ)
 import decision_rnn
-from decision_rnn.cli.main import main
+from decision_rnn.cli.main import describe_failure, main
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store import EpisodeStore
 main(["--version"])
@@ -143,6 +147,20 @@ sys.exit(main(["evaluate", "pretrained/hopper-medium"]))
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert "torch" in line
+
+
+def test_completion_names_its_extra(inline_cli: InlineCLI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = inline_cli("completion", "bash")
+    assert done.returncode == 2
+    assert "decision-rnn[completion]" in done.stderr
+
+
+def test_only_errors_of_memory_are_reported_as_such() -> None:
+    for error in (MemoryError(), RuntimeError("CUDA out of memory")):
+        assert "not enough memory" in describe_failure(error, "train")[0]
+    with pytest.raises(NotImplementedError):
+        describe_failure(NotImplementedError(), "train")
 
 
 def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:
