@@ -1,7 +1,7 @@
 """The loops of recurrence.py over h_t = a_t * h_{t-1} + b_t and over its adjoint, as one kernel on CUDA.
 
 One thread per batch row and channel goes through time step by step; neighbouring threads read neighbouring channels.
-Run through Triton's interpreter and compiled for compute capability 9.0, but not yet run on a GPU.
+Tested on an H200 and in Triton's interpreter.
 """
 
 import torch
