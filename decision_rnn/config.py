@@ -25,7 +25,7 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest
 from decision_rnn.utils.plugins import check_plugins
 from decision_rnn.utils.records import to_json
-from decision_rnn.utils.registry import Registry
+from decision_rnn.utils.registry import ClassRegistry
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""
@@ -256,7 +256,7 @@ class RunConfig:
     def _condition_class(self) -> Any:
         """The condition's class; its options for a policy's whose plugin is not imported."""
         condition = self.condition_options
-        return CONDITIONS.entries[condition.name].cls if condition.name in CONDITIONS.entries else condition
+        return CONDITIONS[condition.name].cls if condition.name in CONDITIONS else condition
 
     @property
     def takes_target(self) -> bool:
@@ -269,7 +269,7 @@ class RunConfig:
         return self.takes_target and not self.time_to_goal
 
 
-CHOICES: dict[str, tuple[Registry[Any], str]] = {
+CHOICES: dict[str, tuple[ClassRegistry[Any], str]] = {
     "backbone": (BACKBONES, "mingru"),
     "condition": (CONDITIONS, "return_to_go"),
     "objective": (OBJECTIVES, "mse"),

@@ -245,7 +245,7 @@ def check_mixer(
         mixer = registered(mixer).cls
     if isinstance(mixer, type):
         if config is None:
-            configs: dict[Any, Any] = {entry.cls: entry.config for entry in BACKBONES.entries.values()}
+            configs: dict[Any, Any] = {entry.cls: entry.config for entry in BACKBONES.values()}
             default = functools.partial(BackboneConfig, name="mixer")
             config = next((configs[base] for base in mixer.__mro__ if base in configs), default)(width=width)
         mixer, width = functools.partial(mixer, config), config.width

@@ -182,7 +182,7 @@ def configuration_page() -> str:
         if common:
             lines += ["`--backbone.match_parameters 600k` takes the place of a width. Keys of all backbones:", ""]
             lines += key_list((option for name, option in common.items() if name != "name"), "backbone.")
-        for name, entry in sorted(CHOICES[section][0].entries.items()):
+        for name, entry in sorted(CHOICES[section][0].items()):
             if entry.config.__module__.startswith("decision_rnn."):
                 own = [option for key, option in options_of(entry.config).items() if key not in common]
                 lines += ["", f"### {name}", "", (entry.config.__doc__ or "").split("\n\n")[0], ""]
@@ -200,7 +200,7 @@ def backbones_page() -> str:
         "Paper, equations and deviations of every layer, from the docstring of its module. What all have in common is",
         "in [Deviations from the papers](../deviations.md). Options are in [Configuration](configuration.md#backbone).",
     ]
-    for name, entry in sorted(BACKBONES.entries.items()):
+    for name, entry in sorted(BACKBONES.items()):
         if entry.cls.__module__.startswith("decision_rnn."):
             lines += ["", f"## {name}", "", inspect.getdoc(inspect.getmodule(entry.cls)) or ""]
     return "\n".join(lines) + "\n"

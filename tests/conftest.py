@@ -27,12 +27,14 @@ from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
 from decision_rnn.data.episode import Episode
-from decision_rnn.data.sources import standin
+from decision_rnn.data.sources import SOURCES, standin
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.utils.registry import Registry
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
 # Of the processes that pytest-xdist starts: a fork there would have to stop OpenBLAS's threads, and wait for them.
@@ -87,10 +89,14 @@ def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> Episode
 
 
 @pytest.fixture
-def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the backbones, conditions and objectives that a test registers afterwards."""
-    for registry in (BACKBONES, CONDITIONS, OBJECTIVES):
-        monkeypatch.setattr(registry, "entries", dict(registry.entries))
+def registries() -> Iterator[None]:
+    """Removes what a test registers afterwards."""
+    registered: list[Registry[Any]] = [BACKBONES, CONDITIONS, OBJECTIVES, SOURCES, METRICS]
+    before = [dict(registry) for registry in registered]
+    yield
+    for registry, entries in zip(registered, before, strict=True):
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from decision_rnn.utils.parsing import STRICT, NonNegativeFloat
 from decision_rnn.utils.parsing import PositiveInt as PositiveInt
-from decision_rnn.utils.registry import Class, Registry
+from decision_rnn.utils.registry import Class, ClassRegistry
 
 State = tuple[Tensor, ...]
 """A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
@@ -182,11 +182,11 @@ class HeadsConfig(BackboneConfig):
             raise ValueError(f"backbone.width {self.width} must be a multiple of {factor}, for backbone.heads")
 
 
-BACKBONES: Registry[BackboneConfig] = Registry("backbone")
+BACKBONES: ClassRegistry[BackboneConfig] = ClassRegistry("backbone")
 registered = BACKBONES.registered
 registered_names = BACKBONES.names
 
 
 def register_backbone(config: type[BackboneConfig]) -> Callable[[Class], Class]:
-    """Class decorator: register a mixer under the name in its configuration class; see `Registry.register`."""
+    """Class decorator: register a mixer under the name in its configuration class; see `ClassRegistry`."""
     return BACKBONES.register(config)

@@ -49,5 +49,5 @@ def memory_exceeds(backbone: BackboneConfig, steps: int) -> bool:
     """Whether half or more of what a state holds may be left after so many steps, as training starts."""
     if isinstance(backbone, FadingConfig):
         return backbone.init_half_life >= steps
-    entry = BACKBONES.entries.get(backbone.name)  # that of a policy may be defined in a plugin that is not imported
+    entry = BACKBONES.get(backbone.name)  # that of a policy may be defined in a plugin that is not imported
     return entry is not None and getattr(entry.cls, "forgets_slowly", False)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.registry import Registry
 
 
 class Metric(ABC):
@@ -31,25 +31,19 @@ class Metric(ABC):
         """
 
 
-METRICS: dict[str, type[Metric]] = {}
+METRICS: Registry[type[Metric]] = Registry("metric")
 """All registered metrics, by name."""
 
 
 def register_metric(metric: type[Metric]) -> type[Metric]:
-    """Class decorator: register a metric under its `name`, for `evaluation.metrics`, in place of any other."""
-    METRICS[metric.name] = metric
+    """Class decorator: register a metric under its `name`, for `evaluation.metrics`; ValueError if that is taken."""
+    METRICS.add(metric.name, metric)
     return metric
 
 
 def metrics_named(names: Iterable[str]) -> dict[str, type[Metric]]:
     """The metrics of those names; InputError if one is not registered."""
-    for name in names:
-        if name not in METRICS:
-            raise InputError(
-                f"evaluation.metrics names {name!r:.100}; {did_you_mean(name, METRICS)}known are {', '.join(METRICS)}; "
-                "--plugins names the module that registers your own"
-            )
-    return {name: METRICS[name] for name in names}
+    return {name: METRICS.registered(name) for name in names}
 
 
 @register_metric

@@ -1,4 +1,4 @@
-"""Classes of one kind by name, each with the dataclass of its options."""
+"""What modules register of one kind, by name."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -10,6 +10,7 @@ from decision_rnn.utils.errors import InputError, did_you_mean
 
 Class = TypeVar("Class", bound=Callable[..., Any])
 Config = TypeVar("Config")
+Value = TypeVar("Value")
 
 
 class Entry(NamedTuple, Generic[Config]):
@@ -19,12 +20,35 @@ class Entry(NamedTuple, Generic[Config]):
     cls: Callable[..., Any]
 
 
-class Registry(Generic[Config]):
-    """Classes of one kind, such as "backbone", by name."""
+class Registry(dict[str, Value]):
+    """Values of one kind, such as "metric", by name."""
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = kind
-        self.entries: dict[str, Entry[Config]] = {}
+
+    def add(self, name: str, value: Value) -> None:
+        """Register a value; ValueError if the name is taken."""
+        if name in self:
+            raise ValueError(f"the {self.kind} {name!r} is registered already")
+        self[name] = value
+
+    def registered(self, name: str) -> Value:
+        """The value of that name; InputError if there is none."""
+        if name not in self:
+            raise InputError(
+                f"unknown {self.kind} {name!r:.100}. {did_you_mean(name, self)}Known are "
+                f"{', '.join(self.names())}, and what the modules in `plugins` register."
+            )
+        return self[name]
+
+    def names(self) -> list[str]:
+        """All registered names, sorted."""
+        return sorted(self)
+
+
+class ClassRegistry(Registry[Entry[Config]]):
+    """Classes of one kind, such as "backbone", by name, each with the dataclass of its options."""
 
     def register(self, config: type[Config]) -> Callable[[Class], Class]:
         """Class decorator: register a class under the default of the field `name` of its options `config`.
@@ -33,27 +57,14 @@ class Registry(Generic[Config]):
             ValueError: If that default is missing or taken.
         """
         name = next(field.default for field in fields(config) if field.name == "name")  # type: ignore[arg-type]
-        if not isinstance(name, str) or name in self.entries:
+        if not isinstance(name, str) or name in self:
             raise ValueError(f"{config.__name__}.name must have a default that no other {self.kind} has, not {name!r}")
 
         # A plain dataclass inherits the serializer of its base, which knows no other options.
         config.__pydantic_serializer__ = TypeAdapter(config).serializer  # type: ignore[attr-defined]
 
         def decorate(cls: Class) -> Class:
-            self.entries[name] = Entry(config, cls)
+            self[name] = Entry(config, cls)
             return cls
 
         return decorate
-
-    def registered(self, name: str) -> Entry[Config]:
-        """The class of that name and its options; InputError if there is none."""
-        if name not in self.entries:
-            raise InputError(
-                f"unknown {self.kind} {name!r:.100}. {did_you_mean(name, self.entries)}Known are "
-                f"{', '.join(self.names())}, and what the modules in `plugins` register."
-            )
-        return self.entries[name]
-
-    def names(self) -> list[str]:
-        """All registered names, sorted."""
-        return sorted(self.entries)

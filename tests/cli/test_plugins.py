@@ -31,11 +31,12 @@ def command(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        environments, modules = set(gymnasium.registry), set(sys.modules)
+        environments, modules, backbones = set(gymnasium.registry), set(sys.modules), set(BACKBONES)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(BACKBONES, "entries", dict(BACKBONES.entries))
             patch.setattr(sys, "path", list(sys.path))
             done = inline_cli(*arguments)
+        for name in set(BACKBONES) - backbones:
+            del BACKBONES[name]
         for name in set(gymnasium.registry) - environments:
             del gymnasium.registry[name]
         for name in {"pendulum", "layers", "trap"} - modules:

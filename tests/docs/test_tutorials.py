@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
-from decision_rnn.data.sources import SOURCES
-from decision_rnn.evaluation.metrics import METRICS
-
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ONE_EPISODE = {"--evaluation.episodes": 1, "--training.steps": 3, "--backbone.layers": 1}
@@ -49,11 +46,7 @@ def folder(
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    registered: list[tuple[dict[str, Any], dict[str, Any]]] = [(SOURCES, dict(SOURCES)), (METRICS, dict(METRICS))]
     yield tmp_path
-    for registry, before in registered:
-        registry.clear()
-        registry.update(before)
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]

@@ -43,8 +43,8 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def forget() -> None:
         monkeypatch.delitem(sys.modules, "foreign")
-        monkeypatch.delitem(BACKBONES.entries, "foreign")
-        monkeypatch.delitem(CONDITIONS.entries, "foreign")
+        BACKBONES.pop("foreign")
+        CONDITIONS.pop("foreign")
 
     return forget
 

@@ -14,7 +14,7 @@ import torch
 from run_config import parse_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from decision_rnn.agent import OBJECTIVES, ObjectiveConfig, register_objective
+from decision_rnn.agent import ObjectiveConfig, register_objective
 from decision_rnn.agent.objectives.mse import MSE
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.sources.standin import StandinSource
@@ -277,7 +277,12 @@ def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
     ],
 )
 def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_corrected(
-    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], sentence: str
+    registries: None,
+    store: EpisodeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    sentence: str,
 ) -> None:
     act = {
         "__init__": lambda self, config, spec: MSE.__init__(self, spec),
@@ -285,7 +290,6 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
     }
     greedy = type("Greedy", (MSE,), act)
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
-    monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
     register_objective(config)(greedy)
     unknown = EpisodeStore.write(tmp_path / "data", store, environment_id="Swing-v0", source={})
     monkeypatch.setattr(StandinSource, "open", lambda source, name, path: unknown)

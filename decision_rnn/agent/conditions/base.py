@@ -16,7 +16,7 @@ from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.parsing import STRICT
-from decision_rnn.utils.registry import Class, Registry
+from decision_rnn.utils.registry import Class, ClassRegistry
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -35,11 +35,11 @@ class ConditionConfig:
         return False
 
 
-CONDITIONS: Registry[ConditionConfig] = Registry("condition")
+CONDITIONS: ClassRegistry[ConditionConfig] = ClassRegistry("condition")
 
 
 def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class]:
-    """Class decorator: register a condition under the name in its configuration class; see `Registry.register`."""
+    """Class decorator: register a condition under the name in its configuration class; see `ClassRegistry`."""
     return CONDITIONS.register(config)
 
 

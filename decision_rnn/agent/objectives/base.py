@@ -16,7 +16,7 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT
-from decision_rnn.utils.registry import Class, Registry
+from decision_rnn.utils.registry import Class, ClassRegistry
 
 Metrics = Mapping[str, Tensor]
 """Scalars by name, which are logged with the loss."""
@@ -33,11 +33,11 @@ class ObjectiveConfig:
     name: str
 
 
-OBJECTIVES: Registry[ObjectiveConfig] = Registry("objective")
+OBJECTIVES: ClassRegistry[ObjectiveConfig] = ClassRegistry("objective")
 
 
 def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:
-    """Class decorator: register an objective under the name in its configuration class; see `Registry.register`."""
+    """Class decorator: register an objective under the name in its configuration class; see `ClassRegistry`."""
     return OBJECTIVES.register(config)
 
 

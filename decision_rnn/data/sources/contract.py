@@ -9,6 +9,7 @@ from typing import TypeVar
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.registry import Registry
 
 
 class Source(ABC):
@@ -55,7 +56,7 @@ class Source(ABC):
         return store_folder(name)
 
 
-SOURCES: dict[str, Source] = {}
+SOURCES: Registry[Source] = Registry("source")
 """All registered sources, by prefix."""
 
 SourceClass = TypeVar("SourceClass", bound=type[Source])
@@ -69,9 +70,7 @@ def register_source(source: SourceClass) -> SourceClass:
         ValueError: If its prefix is taken.
         TypeError: If it lacks a method of `Source`.
     """
-    if source.prefix in SOURCES:
-        raise ValueError(f"the prefix {source.prefix!r} of {source.__name__} is taken")
-    SOURCES[source.prefix] = source()
+    SOURCES.add(source.prefix, source())
     return source
 
 
