@@ -1,4 +1,4 @@
-"""The loss on held-out episodes, by which agents are compared that play nothing."""
+"""The loss on held-out episodes, which compares agents that are not evaluated in an environment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,9 +41,9 @@ class HeldOutLoss:
     def __init__(self, variants: Sequence[Variant], dataset: str, store: EpisodeStore) -> None:
         configs = [replace(variant.config, dataset=dataset) for variant in variants]
         first, self.store = configs[0], store
-        carried = max(config.tbptt_segments for config in configs)
-        drawn = replace(first, training=replace(first.training, tbptt_segments=carried, precision="fp32"))
-        self.validation = Validation(drawn, store, store.observation_space, torch.device("cpu"))
+        segments = max(config.tbptt_segments for config in configs)
+        validated = replace(first, training=replace(first.training, tbptt_segments=segments, precision="fp32"))
+        self.validation = Validation(validated, store, store.observation_space, torch.device("cpu"))
         episodes = self.validation.store
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
             raise InputError(f"validation {first.validation} holds the episodes that are trained on. Name others.")

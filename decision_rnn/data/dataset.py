@@ -17,7 +17,7 @@ from decision_rnn.data.sources.d4rl import environment_of_file, read_d4rl, write
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.sources.ogbench import write_ogbench
-from decision_rnn.data.spaces import SomeSpaces
+from decision_rnn.data.spaces import OptionalSpaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.data.table import Columns, read_table, table_notes
@@ -152,7 +152,7 @@ def as_dataset(
     if name is not None:
         return open_dataset(name, data.path if isinstance(data, Dataset) else path, partial)
     settings: dict[str, Any] | None = None
-    spaces: SomeSpaces = (None, None)
+    spaces: OptionalSpaces = (None, None)
     if isinstance(data, EpisodeStore):
         environment_id, settings = data.environment_id, data.source.get("environment_settings")
         spaces = data.observation_space, data.action_space

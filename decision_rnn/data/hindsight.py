@@ -1,4 +1,4 @@
-"""Hindsight goals: what an episode went on to reach, as if it had been asked for."""
+"""Hindsight goals: what an episode achieves later takes the place of its desired goal."""
 
 import math
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.data.layouts import Layout
-from decision_rnn.data.spec import ASKED, REACHED
+from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
@@ -18,25 +18,25 @@ class GoalEntries(NamedTuple):
     """Which entries of an observation's row hold goals.
 
     Attributes:
-        reached: Those of `achieved_goal`.
-        asked: Those of `desired_goal`, as many.
+        achieved: Those of `achieved_goal`.
+        desired: Those of `desired_goal`, as many.
     """
 
-    reached: slice
-    asked: slice
+    achieved: slice
+    desired: slice
 
     @classmethod
     def of_space(cls, space: gymnasium.Space | None, dataset: str) -> "GoalEntries":
         """Of an observation space; InputError, naming the dataset, if there are none."""
         layout = Layout.of_space(space, "observations")
         columns = {part.path: entries for part, entries in zip(layout.parts, layout.columns, strict=True)}
-        reached, asked = columns.get((REACHED,)), columns.get((ASKED,))
-        if reached is None or asked is None or reached.stop - reached.start != asked.stop - asked.start:
+        achieved, desired = columns.get((ACHIEVED,)), columns.get((DESIRED,))
+        if achieved is None or desired is None or achieved.stop - achieved.start != desired.stop - desired.start:
             raise InputError(
                 f"training.goal_relabeling is hindsight, but the observations of {dataset} are {space}: they need "
-                f"entries {REACHED} and {ASKED} of one size, as those of a GoalEnv have."
+                f"entries {ACHIEVED} and {DESIRED} of one size, as those of a GoalEnv have."
             )
-        return cls(reached, asked)
+        return cls(achieved, desired)
 
 
 class HindsightGoals:
@@ -72,8 +72,8 @@ class HindsightGoals:
         self.entries, self.generator, self.discount, self.p_randomgoal = entries, generator, discount, p_randomgoal
         self.offsets = torch.from_numpy(store.offsets)
         # An episode of L steps has L + 1 observations: those of all episodes, end to end.
-        steps, final = store.observations[:, entries.reached], store.final_observations[:, entries.reached]
-        self.reached = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
+        steps, final = store.observations[:, entries.achieved], store.final_observations[:, entries.achieved]
+        self.achieved = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
         self.goal = torch.full((2, batch_size), -1)
         """Until when each row's goal holds, and the goal, as indices of observations, (2, batch); until one that is
         past for none."""
@@ -88,7 +88,7 @@ class HindsightGoals:
             context: Steps of a segment.
 
         Returns:
-            The goals (batch, context), as rows of `reached`, and for how many more steps each holds: until it is
+            The goals (batch, context), as rows of `achieved`, and for how many more steps each holds: until it is
             reached, unless it is random.
         """
         step = start[:, None] + torch.arange(context)
@@ -104,7 +104,7 @@ class HindsightGoals:
             until = torch.minimum(now + 1 + ahead.long(), last)  # rounding may reach one step further
         goal = until
         if self.p_randomgoal:
-            anywhere = torch.randint(len(self.reached), step.shape, generator=self.generator)
+            anywhere = torch.randint(len(self.achieved), step.shape, generator=self.generator)
             random = torch.rand(step.shape, generator=self.generator) < self.p_randomgoal
             goal = torch.where(random, anywhere, until)
 

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.layouts import Layout, numbered
 from decision_rnn.data.spaces import share_outside
-from decision_rnn.data.spec import ASKED, REACHED
+from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.utils.errors import InputError
@@ -120,7 +120,7 @@ def warn_of_observations(store: EpisodeStore, visible: np.ndarray | None = None)
 def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
     """A sentence if all episodes have the same return."""
     returns, space = store.episode_returns, store.observation_space
-    goals = isinstance(space, Dict) and {REACHED, ASKED} <= set(space.spaces)
+    goals = isinstance(space, Dict) and {ACHIEVED, DESIRED} <= set(space.spaces)
     remedy = "--training.goal_relabeling hindsight" if goals else "--condition none, or add other episodes"
     if len(returns) > 1 and np.ptp(returns) <= 1e-6 * np.abs(returns).max():
         yield (

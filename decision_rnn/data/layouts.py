@@ -18,7 +18,7 @@ import numpy as np
 from decision_rnn.utils.errors import InputError, one_line
 
 IMAGE_SIDE = 32
-"""A uint8 array with this many rows and columns is an image: no flat row of numbers does it justice."""
+"""A uint8 array with this many rows and columns is an image, which these layouts do not support."""
 TEXT = ("Text", "MissionSpace")
 """Names of the classes of spaces of text, the latter Minigrid's."""
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError)

@@ -14,7 +14,7 @@ from decision_rnn.data.layouts import TEXT, Layout
 
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 """The spaces of an observation and of an action."""
-SomeSpaces = Sequence[gymnasium.Space[Any] | None]
+OptionalSpaces = Sequence[gymnasium.Space[Any] | None]
 """The same two, None for one that is not known."""
 KINDS = ("observation", "action")
 UNIT = 1.01
@@ -50,7 +50,7 @@ def _plain(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
     return Text(1) if type(space).__name__ in TEXT else space
 
 
-def layouts_of(spaces: SomeSpaces, where: str) -> tuple[Layout | None, Layout | None]:
+def layouts_of(spaces: OptionalSpaces, where: str) -> tuple[Layout | None, Layout | None]:
     """How observations and actions of these spaces become rows, None where a space is not known.
 
     Raises InputError, with `where` for the environment, if agents cannot read or act in one.
@@ -62,7 +62,7 @@ def layouts_of(spaces: SomeSpaces, where: str) -> tuple[Layout | None, Layout | 
     )
 
 
-def bounded_spaces(spaces: SomeSpaces, observation_dim: int, low: np.ndarray, high: np.ndarray) -> Spaces:
+def bounded_spaces(spaces: OptionalSpaces, observation_dim: int, low: np.ndarray, high: np.ndarray) -> Spaces:
     """Spaces of both kinds, with finite bounds for every action: entries without bounds in the space, or all if it is
     None, have the range of the data, `low` to `high` (A,); those that change have [-1, 1] if all actions of an unknown
     space are within it."""

@@ -13,7 +13,7 @@ from decision_rnn.data.spaces import Spaces, described_spaces, read_spaces
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
-REACHED, ASKED = "achieved_goal", "desired_goal"
+ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 """The entries of observations of Gymnasium-Robotics' `GoalEnv`."""
 D4RL_REFERENCES = (
     "the dataset defines no reference scores, so D4RL's for the same task are used; do not compare with scores on "

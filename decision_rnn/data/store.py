@@ -14,7 +14,7 @@ import numpy as np
 
 from decision_rnn.data.cache import cache_root, reading, sha256_of, sha256_of_json
 from decision_rnn.data.episode import Episode, Missing, checked_episodes
-from decision_rnn.data.spaces import KINDS, SomeSpaces, bounded_spaces, described_spaces, layouts_of, read_spaces
+from decision_rnn.data.spaces import KINDS, OptionalSpaces, bounded_spaces, described_spaces, layouts_of, read_spaces
 from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import locked, new_directory, remove_directory
@@ -208,7 +208,7 @@ class EpisodeStore:
         *,
         environment_id: str | None,
         source: dict[str, Any],
-        spaces: SomeSpaces = (None, None),
+        spaces: OptionalSpaces = (None, None),
         label: str | None = None,
         missing: Missing = "error",
     ) -> "EpisodeStore":
@@ -313,16 +313,16 @@ def open_or_make(
 
 
 def _current(
-    path: Path, is_current: Callable[[dict[str, Any]], bool], tell: Callable[[str], object] = str
+    path: Path, is_current: Callable[[dict[str, Any]], bool], log: Callable[[str], object] = str
 ) -> EpisodeStore | None:
-    """The store in `path` if it is there, whole and current; otherwise `tell` is told why it is made again."""
+    """The store in `path` if it is there, whole and current; otherwise `log` is called with why it is made again."""
     if path.exists():
         try:
             store = EpisodeStore.open(path)
             with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
                 if is_current(store.source):
                     return store
-            tell(f"{path} was made from something else, or by another recipe; making it again")
+            log(f"{path} was made from something else, or by another recipe; making it again")
         except InputError as error:
-            tell(f"{error}; making it again")
+            log(f"{error}; making it again")
     return None

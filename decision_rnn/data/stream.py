@@ -162,8 +162,8 @@ class StepStream:
         block = self._gather(start[self.rows])
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
         if self.goals is not None:
-            goal_values = send(self.goals.reached[goal[self.rows]], self.device)
-            observation[..., self.goals.entries.asked] = goal_values
+            goal_values = send(self.goals.achieved[goal[self.rows]], self.device)
+            observation[..., self.goals.entries.desired] = goal_values
             to_go = send(-goal_steps[self.rows].unsqueeze(-1).to(to_go.dtype), self.device)
         if continues is not None:
             flags[0, :, 0] |= ~continues

@@ -1,6 +1,6 @@
 """Agents by name: in a folder, shipped with the package, or on the Hugging Face Hub.
 
-A repository is data: none of its code is run, and only the files of an agent are downloaded.
+Only the files of an agent are downloaded, and no code of a repository is run.
 """
 
 import contextlib

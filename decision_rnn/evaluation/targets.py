@@ -64,9 +64,9 @@ def default_return(config: RunConfig, data: DatasetSpec) -> float | None:
 
 def check_target(config: RunConfig, target: object = None, name: str = "the agent") -> None:
     """Raise InputError if an agent takes no target return, or if the target is `AUTO` and nothing limits it."""
-    limited = config.takes_target and (target != AUTO or config.condition_options.limited)
+    valid = config.takes_target and (target != AUTO or config.condition_options.limited)
     remedy = "set condition.rtg_quantile above 0" if config.takes_target else "it clones its data: leave it out"
-    if not limited:
+    if not valid:
         raise InputError(f"{name} takes no target return{' auto' * config.takes_target}: {remedy}")
 
 

@@ -97,7 +97,7 @@ def prepare(
     if goals is not None:
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
-            statistics[goals.asked] = statistics[goals.reached]
+            statistics[goals.desired] = statistics[goals.achieved]
         return_scale = steps_ahead(episodes, config.goal_discount)
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)

@@ -28,9 +28,9 @@ def missing_package(subject: object, error: ImportError, extra: str) -> InputErr
     return InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'")
 
 
-def one_line(said: object, most: int = 300) -> str:
-    """What an error of other code says, or another value, in one line that is cut; its class if it says nothing."""
-    return " ".join(str(said).split())[:most] or type(said).__name__
+def one_line(value: object, most: int = 300) -> str:
+    """The text of an error or another value in one line of at most `most` characters; its class if it has none."""
+    return " ".join(str(value).split())[:most] or type(value).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:

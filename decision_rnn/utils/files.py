@@ -135,13 +135,13 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
+def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
     """Be the only process that does some work in a folder, which is created, and removed if it stays empty.
 
     Args:
         folder: Where the work is done.
         lock: Name of the work's lock in that folder.
-        doing: The work, for messages: "training".
+        activity: The work, for messages: "training".
 
     Raises:
         InputError: Immediately, if another process does the same work there or the folder cannot be created.
@@ -151,7 +151,7 @@ def working_alone(folder: Path, lock: str, doing: str) -> Iterator[None]:
         try:
             stack.enter_context(locked(folder / lock, wait=False))
         except BlockingIOError:
-            raise InputError(f"another process is {doing} in {folder}. Choose another --output.") from None
+            raise InputError(f"another process is {activity} in {folder}. Choose another --output.") from None
         except OSError as error:
             raise cannot_write(folder, error) from None
         try:

@@ -1,7 +1,7 @@
 """Plugins: the user's own modules, which register backbones, sources or environments when imported.
 
 `--plugins layers` imports layers.py from the working folder, or any installed module. Runs and checkpoints record the
-names, but loading them imports nothing: a module is code, and a file from somebody else must not run any.
+names, but loading them imports nothing, so that a file from somebody else does not run code.
 """
 
 import hashlib

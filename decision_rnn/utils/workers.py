@@ -75,7 +75,7 @@ def parallel_map(
     work: Callable[[Task, Report], Answer],
     tasks: Iterable[Task],
     processes: int,
-    doing: str,
+    activity: str,
     progress: Report = lambda done: None,
     prepare: Callable[[], None] | None = None,
     start_method: str | None = None,
@@ -91,7 +91,7 @@ def parallel_map(
             answers and errors are pickled too.
         tasks: The tasks.
         processes: Number of processes.
-        doing: What the processes do, for messages: `plays episodes`.
+        activity: What the processes do, for messages: `plays episodes`.
         progress: Called in this process with what `work` reports.
         prepare: Called first in every process, for example to import what unpickling `work` needs.
         start_method: One of multiprocessing's; `START_METHOD` if left out.
@@ -125,7 +125,7 @@ def parallel_map(
         raise
     except BrokenProcessPool as error:
         raise EnvironmentFailure(
-            f"a process that {doing} has died: free memory, ask for fewer processes, or put the work of a script "
+            f"a process that {activity} has died: free memory, ask for fewer processes, or put the work of a script "
             'under `if __name__ == "__main__":`'
         ) from error
     finally:

@@ -27,11 +27,11 @@ SMALL = {"width": 32, "layers": 1}
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
-    """Episodes whose goal reached at observation i of episode e is (e, i); the entry asked for is -1."""
+    """Episodes whose achieved goal at observation i of episode e is (e, i); the desired one is -1."""
 
     def episode(number: int, length: int) -> Episode:
-        reached = np.stack([np.full(length + 1, number), np.arange(length + 1)], axis=1)
-        rows = np.concatenate([reached, np.full((length + 1, 3), -1)], axis=1).astype(np.float32)
+        achieved = np.stack([np.full(length + 1, number), np.arange(length + 1)], axis=1)
+        rows = np.concatenate([achieved, np.full((length + 1, 3), -1)], axis=1).astype(np.float32)
         return Episode(rows, np.zeros((length, 1), np.float32), np.full(length, number), False, True)
 
     path = tmp_path_factory.mktemp("goals") / "store"
@@ -234,7 +234,7 @@ def test_agent_asked_for_few_steps_to_hindsight_goals_does_not_dawdle_as_its_dat
 
 
 def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
-    """Goals asked for are normalised as places, though in the data they are other places."""
+    """Desired goals are normalised as places, though in the data they are other places."""
     opened = open_dataset(wandering)
     data, space = opened.store, opened.spec.observation_space
     mean = data.observation_mean.copy()
@@ -243,8 +243,8 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     entries = GoalEntries.of_space(space, wandering)
     np.testing.assert_array_equal(data.observation_mean, mean)
     seen = agent.encoder.mean
-    assert torch.equal(seen[entries.asked], seen[entries.reached])
-    assert not np.allclose(mean[entries.asked], mean[entries.reached])
+    assert torch.equal(seen[entries.desired], seen[entries.achieved])
+    assert not np.allclose(mean[entries.desired], mean[entries.achieved])
 
 
 def test_hindsight_goals_need_a_condition_and_observations_with_goals(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ On a CPU core, parallelism over time does not pay: an in-place loop over the ste
 beats log-space, associative and convolutional scans at every length, and is exact. On CUDA each step of the loop would
 launch a kernel of its own, so there the whole recurrence is one kernel (recurrence_triton.py).
 
-A reset is a decay of zero: it cuts off the earlier state and its gradient alike.
+A reset sets the decay to zero, which removes the earlier state and its gradient.
 """
 
 import functools

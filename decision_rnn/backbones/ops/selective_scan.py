@@ -5,7 +5,7 @@ alone for the backward pass, where the factors and products that autograd would 
 are used for exponentials, three times as fast where torch.exp is left to MKL on an AMD processor; sums of products for
 products with a vector on the right, which torch's batched product computes one row at a time, six times as slow.
 
-A reset is an infinite step size, after which nothing is left of the state.
+A reset sets the step size to infinity, which removes the earlier state.
 """
 
 import math

@@ -18,7 +18,7 @@ from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.episode import Episode, Missing
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spaces import SomeSpaces, described_spaces
+from decision_rnn.data.spaces import OptionalSpaces, described_spaces
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.registry import check_id, describe_alteration, known_spaces
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
@@ -85,7 +85,7 @@ def cache_episodes(
     episodes: Iterable[Any],
     environment_id: str | None,
     settings: dict[str, Any] | None = None,
-    spaces: SomeSpaces = (None, None),
+    spaces: OptionalSpaces = (None, None),
 ) -> str:
     """Write episodes to the cache; returns their name, which depends on their contents. Arguments: as `write_store`."""
     parent = store_folder("episodes")
@@ -109,7 +109,7 @@ def cache_episodes(
     return f"episodes/{digest}"
 
 
-def _with_known(spaces: SomeSpaces, environment_id: str | None, settings: dict[str, Any] | None) -> SomeSpaces:
+def _with_known(spaces: OptionalSpaces, environment_id: str | None, settings: dict[str, Any] | None) -> OptionalSpaces:
     """The spaces, those of the registered environment in place of those that are not given."""
     known = known_spaces(environment_id, settings) if None in spaces else None
     return [space or other for space, other in zip(spaces, known or (None, None), strict=True)]
@@ -232,7 +232,7 @@ def check_new(name: str) -> None:
 
 
 def _check_same(
-    name: str, store: EpisodeStore, environment_id: str | None, source: Mapping[str, Any], spaces: SomeSpaces
+    name: str, store: EpisodeStore, environment_id: str | None, source: Mapping[str, Any], spaces: OptionalSpaces
 ) -> None:
     """Raise InputError unless episodes with these properties may be in one dataset with those of a store; columns and
     spaces that one of them does not state are not compared."""
