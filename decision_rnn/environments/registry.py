@@ -133,8 +133,8 @@ def known_spaces(environment_id: str | None, settings: dict[str, Any] | None = N
 
 def check_environment(
     environment_id: str | None, requirements: Sequence[str] = (), settings: dict[str, Any] | None = None
-) -> str:
-    """The id of an environment; raises InputError, with a remedy, unless agents can be evaluated in it here.
+) -> Spaces:
+    """The spaces of an environment; raises InputError, with a remedy, unless agents can be evaluated in it here.
 
     Args:
         environment_id: The Gymnasium id; None for data of no environment.
@@ -142,17 +142,17 @@ def check_environment(
         settings: The dataset's settings besides the id (`DatasetSpec.environment_settings`): if they differ from the
             registered ones, it is another environment.
     """
-    fault = None
     try:
-        layouts_of(environment_spaces(environment_id), str(environment_id))
-        if altered := describe_alteration(environment_id, settings):
-            fault = f"the data were collected in {environment_id} with {altered}. Register that under an id of its own"
+        spaces = environment_spaces(environment_id)
     except MissingEnvironmentError as error:
         required = ", ".join(map(repr, requirements))
-        fault = f"{error} (the dataset requires {required:.300})" if requirements else str(error)
-    if fault is not None or environment_id is None:
-        raise InputError(fault)
-    return environment_id
+        raise InputError(f"{error} (the dataset requires {required:.300})" if requirements else str(error)) from None
+    layouts_of(spaces, str(environment_id))
+    if altered := describe_alteration(environment_id, settings):
+        raise InputError(
+            f"the data were collected in {environment_id} with {altered}. Register that under an id of its own"
+        )
+    return spaces
 
 
 def describe_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> str | None:

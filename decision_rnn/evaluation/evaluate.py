@@ -17,7 +17,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.deploy.acting import ActingLoop
-from decision_rnn.environments.registry import check_environment, environment_spaces
+from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.policies import load_subject
@@ -224,8 +224,9 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
     """The id of the environment that agents trained on these data are evaluated in; InputError, with a remedy, if it
     cannot be made here, or has observations or actions of other sizes."""
     own = data.environment_id, data.requirements, data.environment_settings
-    environment_id = check_environment(settings.environment_id) if settings.environment_id else check_environment(*own)
-    spaces = (data.observation_space, data.action_space), environment_spaces(environment_id)
+    environment_id = settings.environment_id or str(data.environment_id)
+    found = check_environment(settings.environment_id) if settings.environment_id else check_environment(*own)
+    spaces = (data.observation_space, data.action_space), found
     for kind, *pair in zip(("observations", "actions"), *spaces, strict=True):
         trained, other = (Layout.of_space(space, kind).size for space in pair)
         if trained != other:
