@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import pydantic.dataclasses
 import torch
-import yaml
 from pydantic import Field
 
 from decision_rnn.agent import DecisionAgent, agent_spec
@@ -19,7 +18,7 @@ from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.held_out import HeldOutLoss
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
-from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
@@ -28,9 +27,8 @@ from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns, spread_targets
 from decision_rnn.training.checkpoint import changes_since
 from decision_rnn.training.prepare import select_episodes
-from decision_rnn.training.run_folder import check_resumed_run, read_metrics
+from decision_rnn.training.run_folder import check_resumed_run, read_metrics, write_config
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
 
 SPREAD = 5
@@ -57,7 +55,7 @@ class PlannedTrial:
         """What an executor needs to train and evaluate the run, with its configuration written to a file."""
         file = self.output / "configs" / f"{self.run}.yaml"  # the run may be in progress in its own folder
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, yaml.safe_dump(to_dict(self.config), sort_keys=False).encode())
+        write_config(self.config, file.parent, file.name)
         return Task(self.output / self.run, file, self.config.plugins, self.config.training.device)
 
     def collect(self) -> Trial | None:

@@ -36,6 +36,8 @@ from decision_rnn.utils.records import damaged, read_file, read_record
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
 TRAINING_STATE = "training_state.pt"
+LIMIT = "condition.acting_limit"
+"""The name of the limit of the return-to-go among an agent's weights."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
             description.provenance.action_space,
             description.provenance.observation_space,
             observation_index=weights.get("encoder.index"),
-            rtg_limit=weights.get("condition.acting_limit"),
+            rtg_limit=weights.get(LIMIT),
         )
         agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
         agent.load_state_dict(weights)

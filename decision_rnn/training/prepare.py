@@ -13,14 +13,12 @@ from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.training.checkpoint import LIMIT, TrainedAgent
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.distributed import own_rows, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 
-LIMIT = "condition.acting_limit"
-"""The name of the limit of the return-to-go among an agent's weights."""
 SEED_STRIDE = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""
 

@@ -72,10 +72,10 @@ def read_config(run: Path) -> RunConfig:
     return from_dict(read_yaml(path), str(path))
 
 
-def write_config(config: RunConfig, run: Path) -> None:
-    """Write a run's configuration into its folder, which marks it as taken."""
-    with writing(run):
-        write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
+def write_config(config: RunConfig, folder: Path, name: str = "config.yaml") -> None:
+    """Write a run's configuration into a folder; into its own, it marks that as taken."""
+    with writing(folder):
+        write_atomically(folder / name, yaml.safe_dump(to_dict(config), sort_keys=False).encode())
 
 
 @contextlib.contextmanager
