@@ -5,10 +5,10 @@ from typing import Literal, NamedTuple
 
 import gymnasium
 import torch
+import torch.nn.functional as F
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.agent.adaln import AdaptiveLayerNorm
 from decision_rnn.agent.conditions.base import CONDITIONS, Condition, ConditionConfig
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
 from decision_rnn.agent.objectives.base import OBJECTIVES, Metrics, Objective, ObjectiveConfig
@@ -117,6 +117,23 @@ class ActionScale(nn.Module):
     def normalise(self, action: Tensor) -> Tensor:
         """From the Box to [-1, 1], clipped to it, as environments clip."""
         return action if self.discrete else ((action - self.center) / self.radius).clamp(-1, 1)
+
+
+class AdaptiveLayerNorm(nn.Module):
+    """Modulates hidden states by the condition: h + mlp(norm(h) * (1 + scale) + shift), with scale and shift from the
+    condition (Peebles & Xie, "Scalable Diffusion Models with Transformers" (2023))."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(size, width)
+        self.modulate = nn.Linear(width, 2 * width)
+        self.norm = nn.LayerNorm(width, elementwise_affine=False)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+
+    def forward(self, value: Tensor, hidden: Tensor) -> Tensor:
+        with without_autocast(hidden):  # bfloat16 would round the condition
+            scale, shift = self.modulate(F.relu(self.embed(value))).chunk(2, dim=-1)
+        return hidden + self.mlp(self.norm(hidden) * (1 + scale) + shift)
 
 
 class PolicyNetwork(nn.Module):

@@ -6,7 +6,7 @@ import gymnasium
 import torch
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
-from decision_rnn.agent.conditions.limits import return_to_go_limits
+from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
 from decision_rnn.data.layouts import Layout

@@ -20,7 +20,7 @@ from decision_rnn.agent import (
     agent_spec,
     register_condition,
 )
-from decision_rnn.agent.conditions.limits import return_to_go_limits
+from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS, TimeToGoal
 from decision_rnn.backbones import State
 from decision_rnn.data.episode import Episode

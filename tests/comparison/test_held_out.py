@@ -14,7 +14,7 @@ from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
-from decision_rnn.agent.conditions.limits import return_to_go_limits
+from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.comparison.compare import list_commands, make_plan
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison, write_page

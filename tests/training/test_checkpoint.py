@@ -13,7 +13,7 @@ import torch
 from run_config import parse_run
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.agent.conditions.limits import return_to_go_limits
+from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.backbones import BackboneConfig, register_backbone
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.data.spec import spec_of_store
