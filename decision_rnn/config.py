@@ -292,7 +292,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
         if {MATCH, "backbone.width"} <= options.keys():
             raise InputError(f"{MATCH} finds the width. Leave backbone.width out.")
         for key in sorted(options.keys() - known):
-            raise InputError(f"unknown key {key!r:.100}. {suggest(key, known)}")
+            raise InputError(f"unknown key {key!r:.100}. {suggest(key, known)}".strip())
         values: dict[str, Any] = {key: value for key, value in options.items() if "." not in key}
         for section in SECTIONS:
             own = {key.partition(".")[2]: value for key, value in options.items() if key.startswith(f"{section}.")}

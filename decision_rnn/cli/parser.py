@@ -91,7 +91,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for arguments that it cannot use."""
-        raise InputError(f"{message}. `{self.prog} --help` lists the arguments.")
+        end = "" if message.endswith("?") else "."
+        raise InputError(f"{message}{end} `{self.prog} --help` lists the arguments.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but an argument that is unknown to this parser, such as an action's, is its error."""

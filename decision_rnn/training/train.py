@@ -142,7 +142,7 @@ def train(
             keys = overlay(saved, keys)
         if folder is None or not resume:
             keys = with_architecture(keys if data is None else {"dataset": "", **keys})
-        run_config = from_dict(keys, "train()")
+        run_config = from_dict(keys, "options of train")
         if folder is not None and rank() == 0:
             config_file(folder) if resume else check_new_run(folder)
         # The data are opened, and made if they are missing, only now that all keys have been checked.
