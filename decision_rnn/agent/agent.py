@@ -160,11 +160,11 @@ class DecisionAgent(PolicyNetwork):
 
     def check_acting(self, actions: Literal["greedy", "sampled"], inference: Literal["recurrent", "window"]) -> None:
         """InputError if the objective cannot sample actions, or carries a state, which re-running a window loses."""
-        unsampled = actions == "sampled" and not self.objective.samples
-        if unsampled or (inference == "window" and self.objective.initial_state(1)):
-            fault = "has no probabilities, so evaluation.actions cannot be sampled"
-            fault = fault if unsampled else "carries a state, so evaluation.inference cannot be window"
-            raise InputError(f"the objective {type(self.objective).__name__} {fault}")
+        objective = f"the objective {type(self.objective).__name__}"
+        if actions == "sampled" and not self.objective.samples:
+            raise InputError(f"{objective} has no probabilities, so evaluation.actions cannot be sampled")
+        if inference == "window" and self.objective.initial_state(1):
+            raise InputError(f"{objective} carries a state, so evaluation.inference cannot be window")
 
 
 def check_objective(agent: DecisionAgent, batch: Batch, name: str) -> None:

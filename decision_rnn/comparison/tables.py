@@ -48,8 +48,8 @@ def render(template: str, record: Record, **values: Any) -> str:
 
 def sections(record: Record) -> list[Section]:
     """A section over all datasets if there are several, and one for each dataset."""
-    several = len(record.datasets) > 1
-    return [_over_datasets(record)] * several + [_on_dataset(record, dataset) for dataset in record.datasets]
+    by_dataset = [_on_dataset(record, dataset) for dataset in record.datasets]
+    return [_over_datasets(record), *by_dataset] if len(by_dataset) > 1 else by_dataset
 
 
 def _over_datasets(record: Record) -> Section:

@@ -225,9 +225,9 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
     cannot be made here, or has observations or actions of other sizes."""
     own = data.environment_id, data.requirements, data.environment_settings
     environment_id = settings.environment_id or str(data.environment_id)
-    found = check_environment(settings.environment_id) if settings.environment_id else check_environment(*own)
-    spaces = (data.observation_space, data.action_space), found
-    for kind, *pair in zip(("observations", "actions"), *spaces, strict=True):
+    played_spaces = check_environment(settings.environment_id) if settings.environment_id else check_environment(*own)
+    data_spaces = data.observation_space, data.action_space
+    for kind, *pair in zip(("observations", "actions"), data_spaces, played_spaces, strict=True):
         trained, other = (Layout.of_space(space, kind).size for space in pair)
         if trained != other:
             raise InputError(

@@ -36,8 +36,7 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
 
 def goal_entries(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:
     """The entries of goals in observations of this space, None without relabeling; InputError if there are none."""
-    relabeled = config.training.goal_relabeling != "none"
-    return GoalEntries.of_space(observations, config.dataset) if relabeled else None
+    return GoalEntries.of_space(observations, config.dataset) if config.relabeled else None
 
 
 def make_stream(
