@@ -21,7 +21,6 @@ from .data.dataset import Dataset as Dataset
 from .data.dataset import import_log as import_log
 from .data.dataset import merge_datasets as merge_datasets
 from .data.dataset import open_dataset as open_dataset
-from .data.episode import Episode as Episode
 from .data.sources import Source as Source
 from .data.sources import register_source as register_source
 from .data.sources.local import remove_dataset as remove_dataset
@@ -30,16 +29,17 @@ from .data.spec import DatasetSpec as DatasetSpec
 from .data.store import EpisodeStore as EpisodeStore
 from .data.store import open_or_make as open_or_make
 from .data.stream import StepStream as StepStream
+from .environments.episode import Episode as Episode
 from .environments.playing import play_episodes as play_episodes
 from .evaluation.actor import EnvironmentActor as EnvironmentActor
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.metrics import Metric as Metric
 from .evaluation.metrics import register_metric as register_metric
 from .evaluation.recording import record as record
-from .training.checkpoint import TrainedAgent as TrainedAgent
-from .training.checkpoint import load_agent as load_agent
+from .runs.checkpoint import TrainedAgent as TrainedAgent
+from .runs.checkpoint import load_agent as load_agent
+from .runs.folder import last_checkpoint as last_checkpoint
 from .training.run import Run as Run
-from .training.run_folder import last_checkpoint as last_checkpoint
 from .training.train import train as train
 from .utils.errors import InputError as InputError
 

@@ -27,9 +27,9 @@ from results_folder import RESULTS, provenance, table, write_report
 from tqdm import tqdm
 
 import decision_rnn
-from decision_rnn.data.layouts import Layout
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.plugins import import_plugins
 
 PLUGINS = ("minigrid", "gymnasium_robotics")

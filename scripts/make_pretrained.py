@@ -4,7 +4,7 @@
     python scripts/make_pretrained.py runs/pretrained hopper-medium
 
 The parameters are rounded to half precision before the agent is evaluated, so that its card and results describe what
-is shipped. `--output` defaults to decision_rnn/deploy/pretrained.
+is shipped. `--output` defaults to decision_rnn/runs/pretrained.
 """
 
 import argparse
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
-from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.package import write_package
 from decision_rnn.evaluation.evaluate import score
-from decision_rnn.training.checkpoint import load_agent
+from decision_rnn.runs.checkpoint import load_agent
+from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.files import new_directory, remove_directory
 
-ROOT = Path(__file__).parents[1] / "decision_rnn" / "deploy" / "pretrained"
+ROOT = Path(__file__).parents[1] / "decision_rnn" / "runs" / "pretrained"
 LARGEST = 2_000_000
 """Maximum size of a shipped agent in bytes."""
 

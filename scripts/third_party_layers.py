@@ -1,4 +1,4 @@
-"""Checks sequence layers from PyPI against the contract of `decision_rnn.testing`, each in a small wrapper.
+"""Checks sequence layers from PyPI against the contract of `decision_rnn.backbones.testing`, each in a small wrapper.
 
     pip install --no-deps minGRU-pytorch mambapy xlstm s5-pytorch yet-another-retnet ncps && pip install einops
     python scripts/third_party_layers.py
@@ -30,7 +30,7 @@ from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 from yet_another_retnet.retention import MultiScaleRetention
 
 from decision_rnn.backbones import SequenceMixer, State, reset_rows
-from decision_rnn.testing import PROPERTIES, TOLERANCES, check_mixer
+from decision_rnn.backbones.testing import PROPERTIES, TOLERANCES, check_mixer
 
 WIDTH = 8
 FLOAT32 = {torch.float32: TOLERANCES[torch.float32]}
@@ -264,7 +264,7 @@ def text(reports: dict[str, tuple[Layer, dict[str, str]]]) -> str:
         "# Layers from PyPI and the contract of sequence mixers",
         "",
         "Each layer wrapped as a sequence mixer (`scripts/third_party_layers.py`) and checked against the contract by",
-        "`decision_rnn.testing.check_mixer`: ✓ passed, ✗ failed. The causes are in",
+        "`decision_rnn.backbones.testing.check_mixer`: ✓ passed, ✗ failed. The causes are in",
         "docs/third-party-layers.md.",
         "",
         f"| property | {' | '.join(str(i + 1) for i in range(len(names)))} |",

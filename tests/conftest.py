@@ -26,14 +26,14 @@ from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import SOURCES, standin
 from decision_rnn.data.sources.standin import StandinSource
-from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.spaces import described_spaces
 from decision_rnn.evaluation.metrics import METRICS
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.registry import Registry
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down

@@ -11,7 +11,7 @@ from decision_rnn.agent import NoConditionConfig, TimeToGoalConfig
 from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.parser import command_parser
 from decision_rnn.config import EvaluationConfig, TrainingConfig, from_dict, to_dict
-from decision_rnn.training.configuration import evaluation_settings
+from decision_rnn.evaluation.actor import evaluation_settings
 from decision_rnn.utils.errors import InputError
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -1,4 +1,4 @@
-"""Imports between modules have no cycles."""
+"""Imports between modules have no cycles, and packages build on each other in one order."""
 
 import ast
 from collections.abc import Iterator
@@ -30,6 +30,29 @@ def imports(module: str) -> Iterator[str]:
 
 
 IMPORTS = {module: sorted(set(imports(module))) for module in SOURCES}
+
+
+ORDER = (
+    "utils",
+    "environments",
+    "data",
+    "backbones",
+    "agent",
+    "config",
+    "runs",
+    "evaluation",
+    "training",
+    "deploy",
+    "comparison",
+    "cli",
+)
+
+
+def test_packages_import_only_from_those_before_them() -> None:
+    place = {name: index for index, name in enumerate(ORDER)}
+    edges = {(a, b) for a, names in IMPORTS.items() for b in names if "." in a and "." in b}
+    wrong = [(a, b) for a, b in edges if place.get(a.split(".")[1], 99) < place.get(b.split(".")[1], 0)]
+    assert not wrong
 
 
 def test_imports_have_no_cycles() -> None:

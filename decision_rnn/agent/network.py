@@ -16,8 +16,8 @@ from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.agent.spaces import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, State
 from decision_rnn.backbones.contract import without_autocast
-from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.parsing import STRICT
 

@@ -1,8 +1,7 @@
 """The interface of a sequence layer, the options that all share, and the registry of backbones.
 
-The contract, which `decision_rnn.testing.check_mixer` and tests/contract/ check: `forward` over T steps, T calls of
-`step`, and any split of the T steps into chunks with the state carried give the same outputs, final state and
-gradients, with resets anywhere.
+The contract, which `check_mixer` and tests/contract/ check: `forward` over T steps, T calls of `step`, and any split of
+the T steps into chunks with the state carried give the same outputs, final state and gradients, with resets anywhere.
 """
 
 from abc import ABC, abstractmethod

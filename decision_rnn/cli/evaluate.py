@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig
+from decision_rnn.deploy.policies import find_subject, load_policy
 from decision_rnn.evaluation.evaluate import evaluate
 
 SETTINGS = [field.name for field in fields(EvaluationConfig) if field.name != "checkpoint_episodes"]
@@ -19,4 +20,5 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Evaluate an agent, overriding its settings with the command line's, and print its scores."""
-    print(evaluate(command.run, **command.settings))
+    path = find_subject(command.run)
+    print(evaluate(load_policy(path) if path.suffix == ".onnx" else path, **command.settings))

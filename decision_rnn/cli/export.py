@@ -4,11 +4,11 @@ from argparse import Namespace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
-from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.onnx import STEPS, export_onnx
 from decision_rnn.evaluation.results import results_of
-from decision_rnn.training.checkpoint import load_agent
-from decision_rnn.training.run_folder import run_of
+from decision_rnn.runs.checkpoint import load_agent
+from decision_rnn.runs.folder import run_of
+from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import TargetReturn
 

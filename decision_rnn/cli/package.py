@@ -4,8 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub
 from decision_rnn.deploy.package import package
+from decision_rnn.runs.hub import check_repo_id, is_packaged, push_to_hub
 from decision_rnn.utils.messages import warn
 
 

@@ -15,11 +15,11 @@ from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_var
 from decision_rnn.config import flatten, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.configuration import plain, run_keys
+from decision_rnn.training.configuration import run_keys
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import Names, convert, options_of
+from decision_rnn.utils.parsing import Names, convert, options_of, plain
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 

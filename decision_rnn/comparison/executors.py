@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from decision_rnn.training.run_folder import checkpoints_of
+from decision_rnn.runs.folder import checkpoints_of
 from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, cannot_write, missing_package, one_line
 from decision_rnn.utils.files import locked

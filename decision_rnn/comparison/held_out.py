@@ -18,7 +18,7 @@ from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.prepare import prepare, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError

@@ -25,9 +25,9 @@ from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_env
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns, spread_targets
-from decision_rnn.training.checkpoint import changes_since
+from decision_rnn.runs.checkpoint import changes_since
+from decision_rnn.runs.folder import check_resumed_run, read_metrics, write_config
 from decision_rnn.training.prepare import select_episodes
-from decision_rnn.training.run_folder import check_resumed_run, read_metrics, write_config
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
 

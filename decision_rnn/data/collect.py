@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.cache import cache_root, sha256_of_json
-from decision_rnn.data.episode import ARRAYS, Episode
-from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.store import EpisodeStore, open_or_make
+from decision_rnn.environments.episode import ARRAYS, Episode
 from decision_rnn.environments.playing import take
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.environments.registry import open_environments
+from decision_rnn.environments.spaces import Spaces
 from decision_rnn.utils.files import remove_directory, write_atomically
 from decision_rnn.utils.machine import cpu_model, versions
 from decision_rnn.utils.messages import warn

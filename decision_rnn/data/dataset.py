@@ -11,16 +11,16 @@ import h5py
 import minari
 import numpy as np
 
-from decision_rnn.data.episode import Episode, Missing
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import environment_of_file, read_d4rl, write_d4rl
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.sources.ogbench import write_ogbench
-from decision_rnn.data.spaces import OptionalSpaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.data.table import Columns, read_table, table_notes
+from decision_rnn.environments.episode import Episode, Missing
+from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.messages import bar, quiet, warn

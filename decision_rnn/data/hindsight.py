@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError
 
 

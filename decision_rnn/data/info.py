@@ -7,11 +7,11 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.layouts import Layout, numbered
-from decision_rnn.data.spaces import share_outside
 from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.layouts import Layout, numbered
 from decision_rnn.environments.registry import check_environment
+from decision_rnn.environments.spaces import share_outside
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

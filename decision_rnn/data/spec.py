@@ -9,8 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from decision_rnn.data.spaces import Spaces, described_spaces, read_spaces
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.spaces import Spaces, described_spaces, read_spaces
 from decision_rnn.utils.errors import InputError
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"

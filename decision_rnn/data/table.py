@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.cache import reading
-from decision_rnn.data.episode import Episode, is_finite
+from decision_rnn.environments.episode import Episode, is_finite
 from decision_rnn.utils.errors import InputError, did_you_mean, missing_package
 from decision_rnn.utils.messages import counted
 

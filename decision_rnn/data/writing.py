@@ -8,7 +8,7 @@ from typing import IO
 
 import numpy as np
 
-from decision_rnn.data.episode import Episode
+from decision_rnn.environments.episode import Episode
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
 CHUNK = 65_536  # steps whose moments are merged at once

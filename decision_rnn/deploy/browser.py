@@ -29,7 +29,7 @@ from decision_rnn.environments.playing import step_limit, time_limit
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_directory
 from decision_rnn.utils.messages import bar

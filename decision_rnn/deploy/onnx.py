@@ -27,12 +27,12 @@ from torch import Tensor, nn
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import State, count_parameters
 from decision_rnn.config import to_dict
-from decision_rnn.data.layouts import Layout
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_target, default_return
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, missing_package, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.machine import versions

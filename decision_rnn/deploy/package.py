@@ -17,14 +17,14 @@ import jinja2
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.deploy.browser import Subject, write_page
-from decision_rnn.deploy.hub import CARD, CLIP, HUB_ID, ONNX, PRETRAINED, find_agent
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.evaluation.actor import describe_acting
 from decision_rnn.evaluation.results import Result, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent, write_agent
-from decision_rnn.training.run_folder import run_of
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, write_agent
+from decision_rnn.runs.folder import run_of
+from decision_rnn.runs.hub import CARD, CLIP, HUB_ID, ONNX, PRETRAINED, find_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_directory
 from decision_rnn.utils.messages import typed

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from decision_rnn.data.layouts import Layout
-from decision_rnn.deploy.acting import ActingLoop
+from decision_rnn.environments.layouts import Layout
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.utils.errors import InputError, one_line
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from decision_rnn.data.episode import Episode, checked_episodes, is_finite
-from decision_rnn.data.layouts import Layout
+from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import open_environments
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 
-from decision_rnn.data.episode import Episode
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import play_episode
 
 

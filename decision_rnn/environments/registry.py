@@ -15,8 +15,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from decision_rnn.data.spaces import Spaces, layouts_of
 from decision_rnn.environments import memory, ogbench
+from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import warn
 

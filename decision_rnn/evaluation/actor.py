@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import gymnasium
@@ -15,10 +15,11 @@ from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.deploy.acting import ActingLoop
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.targets import check_target, default_return
-from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.training.configuration import evaluation_settings
+from decision_rnn.runs.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import convert, plain
 
 
 class EnvironmentActor(ActingLoop[ActingState]):
@@ -169,6 +170,15 @@ def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
         if isinstance(module, nn.Linear):
             module.weight.data = module.weight.data.t().contiguous().t()
     return agent
+
+
+def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> EvaluationConfig:
+    """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
+    values = {name: plain(value) for name, value in overrides.items() if value is not None}
+    settings: EvaluationConfig = convert({**asdict(configured), **values}, EvaluationConfig)
+    if "window" in values and settings.inference != "window":
+        raise InputError(f"window is {settings.window}, but inference is recurrent. Pass inference='window'.")
+    return settings
 
 
 def window_of(settings: EvaluationConfig) -> int | None:

@@ -14,13 +14,12 @@ import numpy as np
 from decision_rnn.agent import ActingState
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.layouts import Layout
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.deploy.acting import ActingLoop
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import check_environment
-from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
+from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
 from decision_rnn.evaluation.metrics import metrics_named
-from decision_rnn.evaluation.policies import load_subject
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import (
     PACKAGES,
@@ -33,9 +32,9 @@ from decision_rnn.evaluation.results import (
 )
 from decision_rnn.evaluation.rollout import one_thread, rollout
 from decision_rnn.evaluation.targets import capped_as_best, check_target, evaluated_returns
-from decision_rnn.training.checkpoint import TrainedAgent
-from decision_rnn.training.configuration import evaluation_settings
-from decision_rnn.training.run_folder import write_scores
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.folder import run_of, write_scores
+from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
@@ -64,7 +63,7 @@ def evaluate(
     run, or of one of its checkpoints, is also written to its folder.
 
     Args:
-        agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
+        agent: A run, an agent, a name that `load_agent` accepts, or an exported policy from `deploy.load_policy`.
         target_returns: Undiscounted sums of the environment's rewards, or `auto` for the limit of what the agent sees;
             if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
             the paper's and the best return in the data. An agent trained by cloning takes none.
@@ -95,8 +94,10 @@ def evaluate(
     """
     import_plugins(plugins)
     processes = convert(processes, PositiveInt | None, "processes")
+    policy: TrainedAgent | EvaluatedPolicy
     if isinstance(agent, str | Path):
-        policy, folder = load_subject(agent)
+        path = find_agent(agent)
+        policy, folder = load_agent(path), run_of(path)
     elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
         policy, folder = agent, None
     elif isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module

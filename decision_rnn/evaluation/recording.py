@@ -10,15 +10,14 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.data.dataset import Dataset, open_dataset
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.deploy.acting import ActingLoop
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, play, step_limit, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EnvironmentActor
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.run import Run
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
 from decision_rnn.utils.messages import counted, quiet, warn
@@ -27,7 +26,7 @@ from decision_rnn.utils.plugins import import_plugins
 
 
 def record(
-    policy: Callable[[Any], Any] | ActingLoop[Any] | Run | TrainedAgent | str | Path,
+    policy: Callable[[Any], Any] | ActingLoop[Any] | TrainedAgent | str | Path,
     environment: str | gymnasium.Env,
     name: str,
     *,
@@ -146,8 +145,10 @@ def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: i
     if policy == "random":
         environment.action_space.seed(seed)
         return lambda *_: environment.action_space.sample()
-    if isinstance(policy, str | Path | Run):
-        policy = policy.agent if isinstance(policy, Run) else load_agent(policy)
+    if isinstance(policy, str | Path):
+        policy = load_agent(policy)
+    elif isinstance(getattr(policy, "agent", None), TrainedAgent):  # a run
+        policy = policy.agent
     if isinstance(policy, TrainedAgent):
         policy = EnvironmentActor(policy, target_return, env=environment)
     return policy if isinstance(policy, ActingLoop) else lambda observation, *_: policy(observation)

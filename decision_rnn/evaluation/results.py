@@ -23,7 +23,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, fro
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import evaluated_returns
-from decision_rnn.training.run_folder import MAY_CHANGE
+from decision_rnn.runs.folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn

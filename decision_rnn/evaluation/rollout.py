@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from decision_rnn.agent import ActingState
-from decision_rnn.data.layouts import Layout
-from decision_rnn.deploy.acting import ActingLoop
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import episodes_at_once, open_environments
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.metrics import Metric
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar

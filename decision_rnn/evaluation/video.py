@@ -13,13 +13,13 @@ import gymnasium
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, missing_package, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar

@@ -1,20 +1,13 @@
 """Converts the arguments of a Python call to options of a run, with the same keys as its YAML file."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
-from decision_rnn.config import CHOICES, EvaluationConfig, flatten, overlay, to_dict
-from decision_rnn.training.checkpoint import load_agent
+from decision_rnn.config import CHOICES, flatten, overlay, to_dict
+from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import convert
-
-
-def plain(value: Any) -> Any:
-    """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
-    return to_jsonable_python(value, fallback=lambda array: array.tolist())
+from decision_rnn.utils.parsing import convert, plain
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
@@ -40,12 +33,3 @@ def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
         if keys.get(key, saved[key]) != saved[key]:
             raise InputError(f"{key} is {keys[key]!r:.100}, but init_from {name} has {saved[key]}. Leave it out.")
     return overlay(architecture, keys)
-
-
-def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> EvaluationConfig:
-    """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
-    values = {name: plain(value) for name, value in overrides.items() if value is not None}
-    settings: EvaluationConfig = convert({**asdict(configured), **values}, EvaluationConfig)
-    if "window" in values and settings.inference != "window":
-        raise InputError(f"window is {settings.window}, but inference is recurrent. Pass inference='window'.")
-    return settings

@@ -11,8 +11,8 @@ from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Result
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.run_folder import config_file, last_checkpoint, read_config, read_metrics
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.folder import config_file, last_checkpoint, read_config, read_metrics
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins
 

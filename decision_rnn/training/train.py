@@ -16,17 +16,14 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent, check_objective
 from decision_rnn.config import RunConfig, flatten, from_dict, overlay, to_dict
 from decision_rnn.data.dataset import Dataset, as_dataset, check_name
-from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.stream import StepStream
+from decision_rnn.environments.spaces import described_spaces
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once, evaluation_environment
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.targets import describe_reach, evaluated_returns
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent, load_training_state, save_checkpoint
-from decision_rnn.training.configuration import plain, run_keys, with_architecture
-from decision_rnn.training.prepare import prepare, select_episodes
-from decision_rnn.training.run import Run
-from decision_rnn.training.run_folder import (
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, load_training_state, save_checkpoint
+from decision_rnn.runs.folder import (
     MetricsLog,
     check_new_run,
     check_resumed_run,
@@ -36,6 +33,9 @@ from decision_rnn.training.run_folder import (
     read_config,
     write_config,
 )
+from decision_rnn.training.configuration import run_keys, with_architecture
+from decision_rnn.training.prepare import prepare, select_episodes
+from decision_rnn.training.run import Run
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
 from decision_rnn.training.warnings import describe_run, describe_start, run_warnings
@@ -44,6 +44,7 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.interruption import Interruption
 from decision_rnn.utils.messages import bar, counted, quiet, tell, typed, warn
+from decision_rnn.utils.parsing import plain
 from decision_rnn.utils.plugins import import_plugins
 
 Returned = TypeVar("Returned")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 
@@ -23,6 +24,11 @@ AUTO = math.inf
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
+
+
+def plain(value: Any) -> Any:
+    """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
+    return to_jsonable_python(value, fallback=lambda array: array.tolist())
 
 
 def split_names(text: str | None) -> list[str]:

@@ -14,8 +14,8 @@ from measure import Row, Work, compare, main, measure
 
 from decision_rnn import load_agent
 from decision_rnn.deploy import Policy
-from decision_rnn.deploy.acting import ActingLoop
 from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EnvironmentActor
 
 BATCHES = (1, 64, 1024)

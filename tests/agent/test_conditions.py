@@ -23,9 +23,9 @@ from decision_rnn.agent import (
 from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS, TimeToGoal
 from decision_rnn.backbones import State
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
+from decision_rnn.environments.episode import Episode
 
 pytestmark = pytest.mark.usefixtures("registries")
 

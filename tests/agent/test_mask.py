@@ -16,7 +16,7 @@ from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.evaluation.evaluate import score
-from decision_rnn.training.checkpoint import last_checkpoint, load_agent
+from decision_rnn.runs.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.backbones import Backbone, registered
-from decision_rnn.testing import TOLERANCES, MixerCase, add_noise, traced
+from decision_rnn.backbones.testing import TOLERANCES, MixerCase, add_noise, traced
 
 WIDTH = 8
 

@@ -8,7 +8,7 @@ from subjects import Subject, gradients
 
 from decision_rnn.backbones.contract import steps
 from decision_rnn.backbones.retention import CHUNK
-from decision_rnn.testing import assert_near, forward, noise
+from decision_rnn.backbones.testing import assert_near, forward, noise
 
 SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 

@@ -10,7 +10,7 @@ from subjects import WIDTH, subjects
 from decision_rnn import linear_recurrence
 from decision_rnn.backbones import registered_names
 from decision_rnn.backbones.contract import steps
-from decision_rnn.testing import noise
+from decision_rnn.backbones.testing import noise
 
 RESETS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decision_rnn.backbones import Backbone, registered
-from decision_rnn.testing import add_noise, noise
+from decision_rnn.backbones.testing import add_noise, noise
 
 
 def make(**options):

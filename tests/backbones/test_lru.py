@@ -8,7 +8,7 @@ import pytest
 import torch
 from subjects import make as make_mixer
 
-from decision_rnn.testing import assert_near, named, noise
+from decision_rnn.backbones.testing import assert_near, named, noise
 
 make = partial(make_mixer, "lru")
 

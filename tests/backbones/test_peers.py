@@ -8,7 +8,7 @@ from minGRU_pytorch.minGRU import minGRU
 from minGRU_pytorch.minLSTM import minLSTM
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing import assert_near, noise
+from decision_rnn.backbones.testing import assert_near, noise
 
 WIDTH, BATCH, TIME = 8, 3, 20
 

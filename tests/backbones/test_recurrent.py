@@ -6,7 +6,7 @@ from subjects import gradients, make
 from torch import nn
 
 from decision_rnn.backbones.contract import steps
-from decision_rnn.testing import assert_near, named, noise
+from decision_rnn.backbones.testing import assert_near, named, noise
 
 WIDTH, BATCH, TIME = 6, 4, 9
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from subjects import WIDTH, gradients, make
 
 from decision_rnn.backbones.contract import steps
-from decision_rnn.testing import add_noise, assert_near, named, noise
+from decision_rnn.backbones.testing import add_noise, assert_near, named, noise
 
 TIME = 12
 

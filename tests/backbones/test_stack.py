@@ -7,7 +7,7 @@ from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
 from decision_rnn.backbones import Backbone, registered, registered_names
-from decision_rnn.testing import BATCH, TIME, noise
+from decision_rnn.backbones.testing import BATCH, TIME, noise
 
 EVERY = pytest.mark.parametrize("name", registered_names())
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from subjects import WIDTH, make
 
-from decision_rnn.testing import add_noise, assert_near, noise
+from decision_rnn.backbones.testing import add_noise, assert_near, noise
 
 
 @pytest.mark.parametrize(

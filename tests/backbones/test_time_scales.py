@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decision_rnn.backbones import FadingConfig, memory_exceeds, registered, registered_names
-from decision_rnn.testing import noise
+from decision_rnn.backbones.testing import noise
 
 FADING = sorted(name for name in registered_names() if issubclass(registered(name).config, FadingConfig))
 OPTIONS = {

@@ -6,7 +6,7 @@ from subjects import WIDTH, Subject
 
 from decision_rnn.backbones import Backbone, registered, reset_rows
 from decision_rnn.backbones.contract import steps
-from decision_rnn.testing import assert_near, noise
+from decision_rnn.backbones.testing import assert_near, noise
 
 WINDOW, TIME = 4, 11
 

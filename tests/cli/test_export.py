@@ -16,7 +16,7 @@ from decision_rnn.backbones import registered
 from decision_rnn.config import to_dict
 from decision_rnn.deploy import Policy
 from decision_rnn.evaluation import rollout
-from decision_rnn.training.checkpoint import save_checkpoint
+from decision_rnn.runs.checkpoint import save_checkpoint
 
 Cli = Callable[..., CompletedProcess[str]]
 EPISODES = ("--episodes", "2", "--processes", "1")
@@ -82,7 +82,7 @@ def test_invalid_arguments_or_a_missing_package_stop_before_any_work(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for name in [name for name in sys.modules if name.startswith("decision_rnn.deploy.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "decision_rnn.evaluation.policies", raising=False)
+    monkeypatch.delitem(sys.modules, "decision_rnn.deploy.policies", raising=False)
     assert_refused("export run --output new/policy.onnx", "decision-rnn[onnx]")
     assert_refused("evaluate run/policy.onnx", "decision-rnn[onnx]")
     assert contents() == before

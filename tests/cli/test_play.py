@@ -18,7 +18,7 @@ from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent, save_checkpoint
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, save_checkpoint
 
 WINDOWED = EvaluationConfig(inference="window", window=1, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]

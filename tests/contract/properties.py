@@ -1,4 +1,4 @@
-"""Properties of a sequence mixer beside those of `decision_rnn.testing`: functions that raise AssertionError."""
+"""Properties of a sequence mixer beside those of `backbones.testing`: functions that raise AssertionError."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,19 @@ from torch.utils._pytree import tree_leaves
 from decision_rnn import testing
 from decision_rnn.backbones import reset_rows, select_rows
 from decision_rnn.backbones.contract import steps
-from decision_rnn.testing import BATCH, TIME, MixerCase, assert_near, cast, forward, mask, named, noise, require, traced
+from decision_rnn.backbones.testing import (
+    BATCH,
+    TIME,
+    MixerCase,
+    assert_near,
+    cast,
+    forward,
+    mask,
+    named,
+    noise,
+    require,
+    traced,
+)
 
 LONG = 10_000
 

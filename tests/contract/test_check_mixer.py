@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, register_backbone, reset_rows
-from decision_rnn.testing import MixerCase, add_noise, check_mixer
+from decision_rnn.backbones.testing import MixerCase, add_noise, check_mixer
 
 WIDTH = 4
 

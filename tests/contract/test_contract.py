@@ -14,7 +14,7 @@ from torch import nn
 
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, register_backbone, registered_names
 from decision_rnn.backbones.contract import steps
-from decision_rnn.testing import dense_resets, modes_agree
+from decision_rnn.backbones.testing import dense_resets, modes_agree
 
 
 def is_slow(check, subject, number):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from data_files import random_episode
 
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources import d4rl
+from decision_rnn.environments.episode import Episode
 
 
 @pytest.fixture

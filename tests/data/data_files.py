@@ -16,10 +16,10 @@ import torch
 from minari.data_collector import EpisodeBuffer
 
 import decision_rnn
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.minari import dataset_folder
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.data.stream import Batch
+from decision_rnn.environments.episode import Episode
 
 Ends = tuple[int, bool, bool]
 """Of an episode: its length, and whether it terminated and was truncated."""

@@ -39,7 +39,7 @@ from decision_rnn.data.sources.minari import dataset_folder, write_minari
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.evaluate import score
-from decision_rnn.training.checkpoint import last_checkpoint, load_agent
+from decision_rnn.runs.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 

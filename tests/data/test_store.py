@@ -12,10 +12,10 @@ from data_files import Payload, assert_equal, assert_same, written
 from decision_rnn.data import stream, writing
 from decision_rnn.data.cache import sha256_of
 from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.data.store import EpisodeStore, complete_episodes, top_episodes
 from decision_rnn.data.stream import StepStream
+from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from data_files import assert_same, written
 
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
+from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 

@@ -14,10 +14,10 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import import_log, open_dataset
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.info import format_info, warn_of_actions
 from decision_rnn.data.sources.d4rl import write_d4rl
 from decision_rnn.data.sources.local import write_store
+from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
 
 NAMES: dict[str, Any] = {"observations": "obs_*", "actions": ["u", "v"], "reward": "r", "episode": "run"}

@@ -7,8 +7,8 @@ from made_policy import made_agent
 
 from decision_rnn.backbones import registered
 from decision_rnn.deploy import browser, export_onnx
-from decision_rnn.deploy.hub import find_agent
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
 
 

@@ -17,8 +17,8 @@ import pytest
 from decision_rnn.config import ObservationConfig
 from decision_rnn.deploy import browser
 from decision_rnn.deploy.browser import SITE, Subject, server, write_page
-from decision_rnn.evaluation.policies import load_subject
-from decision_rnn.training.checkpoint import TrainedAgent, write_agent
+from decision_rnn.deploy.policies import load_subject
+from decision_rnn.runs.checkpoint import TrainedAgent, write_agent
 from decision_rnn.utils.errors import InputError
 
 CLI = Callable[..., subprocess.CompletedProcess[str]]
@@ -47,7 +47,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def subject_of(path: Path) -> Subject:
-    return Subject(str(path), load_subject(path)[0], path)
+    return Subject(str(path), load_subject(path), path)
 
 
 def test_the_folder_of_a_page(registry: Path, policy_path: Path, tmp_path: Path) -> None:

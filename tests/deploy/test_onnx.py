@@ -24,8 +24,8 @@ from decision_rnn.agent import (
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.deploy import Policy, export_onnx
 from decision_rnn.deploy.onnx import initial_json
-from decision_rnn.evaluation.policies import load_policy
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.deploy.policies import load_policy
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
 BATCH, STEPS = 4, 400

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from decision_rnn import EnvironmentActor
 from decision_rnn.deploy import Policy
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
 ENVIRONMENTS = 300

@@ -15,9 +15,9 @@ from gymnasium.spaces import Box
 from decision_rnn import open_dataset
 from decision_rnn.data import collect as collection
 from decision_rnn.data.collect import collect, open_or_collect
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.standin import RECIPES, StandinRecipe
 from decision_rnn.data.store import FORMAT
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.utils.errors import EnvironmentFailure
 

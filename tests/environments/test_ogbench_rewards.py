@@ -12,8 +12,8 @@ import pytest
 
 from decision_rnn import open_dataset
 from decision_rnn.data import collect as collection
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.ogbench import RECIPES, write_ogbench
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
 from decision_rnn.environments.ogbench.recipes import MazeOracle

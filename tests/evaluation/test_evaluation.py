@@ -11,16 +11,16 @@ import pytest
 import scipy.stats
 
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.episode import Episode
-from decision_rnn.data.spaces import described_spaces
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.spaces import described_spaces
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import evaluate, score
 from decision_rnn.evaluation.rollout import EPISODE, rollout
 from decision_rnn.evaluation.targets import describe_few, describe_reach, evaluated_returns, spread_targets
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
 Make = Callable[..., TrainedAgent]

@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from decision_rnn import Metric, evaluate, register_metric
 from decision_rnn.evaluation import rollout
 from decision_rnn.evaluation.results import read_result, result_file, stored_result
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
 Make = Callable[..., TrainedAgent]

@@ -20,7 +20,7 @@ from decision_rnn import EnvironmentActor, Episode, InputError, record
 from decision_rnn.data import writing
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.environments import playing
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 
 
 @pytest.fixture(autouse=True)

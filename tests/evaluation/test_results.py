@@ -12,7 +12,7 @@ from decision_rnn.agent import AgentConfig
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import Protocol, Result, read_result, result_file, stored_result, write_result
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
 

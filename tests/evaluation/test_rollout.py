@@ -16,7 +16,7 @@ from decision_rnn.environments import playing
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread, rollout
 from decision_rnn.evaluation.video import play
-from decision_rnn.training.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent
 
 Make = Callable[..., TrainedAgent]
 

@@ -12,7 +12,7 @@ from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.deploy import package as packaging
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import write_result
-from decision_rnn.training.checkpoint import TrainedAgent, save_checkpoint
+from decision_rnn.runs.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.utils.errors import InputError
 
 

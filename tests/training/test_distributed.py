@@ -16,7 +16,7 @@ from process_tree import alive, children, wait_until
 
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.training.run_folder import last_checkpoint
+from decision_rnn.runs.folder import last_checkpoint
 
 SMALL_CLI = str(Path(__file__).parents[1] / "small_cli.py")
 TRAIN = ("train", "hopper-medium", "--training.log_every", "1", "--evaluation.episodes", "0")

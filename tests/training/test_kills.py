@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.training.run_folder import WEIGHTS, checkpoints_of, last_checkpoint, read_metrics
+from decision_rnn.runs.folder import WEIGHTS, checkpoints_of, last_checkpoint, read_metrics
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
 TRAIN = ("train", "hopper-medium", "--training.steps", "200", "--evaluation.episodes", "0")

@@ -20,10 +20,10 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
-from decision_rnn.training.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
+from decision_rnn.runs.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
+from decision_rnn.runs.folder import read_metrics
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run
-from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.training.train import _Loop, train
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.utils.errors import InputError

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
-from decision_rnn.data.layouts import Layout
 from decision_rnn.data.stream import Batch
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT
 from decision_rnn.utils.registry import Class, ClassRegistry

@@ -15,12 +15,12 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.cache import sha256_of_json
-from decision_rnn.data.episode import Episode, Missing
-from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spaces import OptionalSpaces, described_spaces
 from decision_rnn.data.store import EpisodeStore, store_folder
+from decision_rnn.environments.episode import Episode, Missing
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import check_id, describe_alteration, known_spaces
+from decision_rnn.environments.spaces import OptionalSpaces, described_spaces
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
 

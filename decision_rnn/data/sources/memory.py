@@ -10,7 +10,6 @@ from gymnasium.spaces import Box, Discrete
 
 from decision_rnn.data.collect import open_or_collect
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spaces import Spaces
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.memory import TMAZE_STEPS
@@ -18,6 +17,7 @@ from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, Dar
 from decision_rnn.environments.memory.popgym import POPGymRecipe
 from decision_rnn.environments.memory.tmaze import TMaze, TMazeRecipe
 from decision_rnn.environments.recipe import Recipe
+from decision_rnn.environments.spaces import Spaces
 
 TMAZE_NAME = re.compile(r"memory/tmaze-([3-9]|[1-9][0-9]{1,8})")
 PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")

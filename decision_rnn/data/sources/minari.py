@@ -23,19 +23,19 @@ from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
 from decision_rnn.data.cache import identify, is_made_of, reading
-from decision_rnn.data.episode import Episode
-from decision_rnn.data.layouts import Layout
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spaces import Spaces, read_space
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments import registry
+from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import (
     RENDERING_ARGUMENTS,
     describe_alteration,
     known_spaces,
     settings_of,
 )
+from decision_rnn.environments.spaces import Spaces, read_space
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar

@@ -17,11 +17,11 @@ import numpy as np
 
 from decision_rnn.data.cache import check_arrays, identify, is_made_of, reading
 from decision_rnn.data.collect import is_made_by, open_or_collect
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.data.writing import write_header
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ID, ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe

@@ -17,10 +17,10 @@ from safetensors.numpy import load_file
 
 from decision_rnn.data.cache import sha256_of
 from decision_rnn.data.collect import is_made_by, open_or_collect
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import play_episode
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.environments.registry import make_environment

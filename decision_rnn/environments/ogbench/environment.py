@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from numpy.random import mtrand
 
-from decision_rnn.data.episode import Episode
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ORACLE, oracle_entries, task_spaces
 from decision_rnn.environments.registry import EPISODES_AT_ONCE
 

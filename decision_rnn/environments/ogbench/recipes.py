@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.episode import Episode
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ARM
 from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
 from decision_rnn.environments.playing import play_together

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from decision_rnn.data.episode import Episode
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ARM, TASKS
 from decision_rnn.environments.ogbench.environment import global_generator, make, seeded
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.testing import TOLERANCES, assert_near, noise
+from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
 
 DTYPES = [torch.float64, torch.complex128, torch.float32, torch.complex64]
 SHAPES = [(1, 1, 1), (2, 6, 3), (1, 2, 129)]

@@ -16,7 +16,7 @@ from test_recurrence import test_values_and_gradients_equal_loops as test_values
 
 from decision_rnn import testing
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
-from decision_rnn.testing import TOLERANCES, assert_near, noise
+from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.training.run_folder import DESCRIPTION, WEIGHTS, last_checkpoint
+from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, last_checkpoint
 from decision_rnn.utils.errors import InputError, did_you_mean, missing_package, one_line
 
 ONNX, CARD, CLIP, RESULTS = "policy.onnx", "README.md", "replay.mp4", "results"

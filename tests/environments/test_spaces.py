@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
-from decision_rnn.data.episode import Episode
 from decision_rnn.data.info import warn_of_actions
-from decision_rnn.data.layouts import Layout
-from decision_rnn.data.spaces import described_spaces, read_spaces
 from decision_rnn.data.spec import DatasetSpec, observation_index, spec_of_store
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import known_spaces
+from decision_rnn.environments.spaces import described_spaces, read_spaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.records import read_record
 

@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.checkpoint import last_checkpoint
-from decision_rnn.training.run_folder import MetricsLog, read_metrics
+from decision_rnn.runs.checkpoint import last_checkpoint
+from decision_rnn.runs.folder import MetricsLog, read_metrics
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
 

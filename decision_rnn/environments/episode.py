@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from decision_rnn.data.layouts import Layout
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 

@@ -9,11 +9,11 @@ from decision_rnn.agent import ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.metrics import METRICS
-from decision_rnn.training.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.run_folder import plugins_of, run_of
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.folder import plugins_of
+from decision_rnn.runs.hub import ONNX, find_agent
 from decision_rnn.utils.errors import missing_package
 from decision_rnn.utils.messages import tell, typed
 from decision_rnn.utils.records import damaged, read_record
@@ -32,13 +32,12 @@ def find_subject(name: str | Path) -> Path:
     return folder
 
 
-def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
-    """The agent or exported policy that `find_subject` finds, and its run's folder if there is one here."""
-    path = find_subject(name)
-    return (load_policy(path), None) if path.suffix == ".onnx" else (load_agent(path), run_of(path))
+def load_subject(path: Path) -> TrainedAgent | EvaluatedPolicy:
+    """The agent or exported policy that `find_subject` finds."""
+    return load_policy(path) if path.suffix == ".onnx" else load_agent(path)
 
 
-def load_policy(path: Path) -> EvaluatedPolicy:
+def load_policy(path: str | Path) -> EvaluatedPolicy:
     """Load an exported policy for evaluation in place of the run that it was exported from.
 
     The file contains what its layers compute: the plugins that define them need not be imported.
@@ -50,6 +49,7 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         from decision_rnn.deploy.runtime import Policy
     except ModuleNotFoundError as error:
         raise missing_package(path, error, "onnx") from None
+    path = Path(path)
     policy = Policy.load(path)
     try:
         training, conditioned = policy.metadata["training"], policy.metadata["target_return"]["conditioned"]

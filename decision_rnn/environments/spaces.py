@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Text, Tuple
 from minari.serialization import deserialize_space, serialize_space
 
-from decision_rnn.data.layouts import TEXT, Layout
+from decision_rnn.environments.layouts import TEXT, Layout
 
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 """The spaces of an observation and of an action."""

@@ -18,7 +18,7 @@ from decision_rnn.backbones import BackboneConfig, register_backbone
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.checkpoint import (
+from decision_rnn.runs.checkpoint import (
     TrainedAgent,
     changes_since,
     last_checkpoint,

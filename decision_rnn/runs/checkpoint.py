@@ -25,9 +25,9 @@ from safetensors import SafetensorError
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.deploy.hub import find_agent
-from decision_rnn.training.run_folder import DESCRIPTION, WEIGHTS, checkpoints_of, writing
-from decision_rnn.training.run_folder import last_checkpoint as last_checkpoint
+from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of, writing
+from decision_rnn.runs.folder import last_checkpoint as last_checkpoint
+from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes

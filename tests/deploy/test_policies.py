@@ -16,11 +16,11 @@ from made_policy import made_agent
 from decision_rnn.agent import CONDITIONS
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.deploy.policies import load_policy
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
-from decision_rnn.evaluation.policies import load_policy
-from decision_rnn.training.checkpoint import TrainedAgent, write_agent
+from decision_rnn.runs.checkpoint import TrainedAgent, write_agent
 
 Cli = Callable[..., CompletedProcess[str]]
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decision_rnn.data.layouts import Layout, numbered
+from decision_rnn.environments.layouts import Layout, numbered
 from decision_rnn.utils.errors import InputError
 
 State = TypeVar("State")

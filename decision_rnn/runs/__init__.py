@@ -1,0 +1,1 @@
+"""Runs on disk: their folder, their checkpoints, and agents by name."""
