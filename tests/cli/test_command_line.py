@@ -110,7 +110,7 @@ def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tm
         (f"evaluate {'a' * 300}", ["File name too long"]),
         ("evaluate . --target_returns many", ["target_returns", "many"]),
         ("evaluate . --episode 3", ["--episode", "episodes"]),
-        ("evaluate . --processes 0", ["processes"]),
+        ("evaluate pretrained/hopper-medium --processes 0", ["processes"]),
         ("data", ["ACTION"]),
         ("data frobnicate", ["frobnicate", "list"]),
         ("data info", ["dataset"]),
