@@ -5,17 +5,16 @@ from typing import Literal, NamedTuple
 
 import gymnasium
 import torch
-import torch.nn.functional as F
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from decision_rnn.agent.adaln import AdaptiveLayerNorm
 from decision_rnn.agent.conditions.base import CONDITIONS, Condition, ConditionConfig
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
 from decision_rnn.agent.objectives.base import OBJECTIVES, Metrics, Objective, ObjectiveConfig
 from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.agent.spaces import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, State
-from decision_rnn.backbones.contract import without_autocast
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError, one_line
@@ -119,28 +118,11 @@ class ActionScale(nn.Module):
         return action if self.discrete else ((action - self.center) / self.radius).clamp(-1, 1)
 
 
-class AdaptiveLayerNorm(nn.Module):
-    """Modulates hidden states by the condition: h + mlp(norm(h) * (1 + scale) + shift), with scale and shift from the
-    condition (Peebles & Xie, "Scalable Diffusion Models with Transformers" (2023))."""
-
-    def __init__(self, size: int, width: int) -> None:
-        super().__init__()
-        self.embed = nn.Linear(size, width)
-        self.modulate = nn.Linear(width, 2 * width)
-        self.norm = nn.LayerNorm(width, elementwise_affine=False)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
-
-    def forward(self, value: Tensor, hidden: Tensor) -> Tensor:
-        with without_autocast(hidden):  # bfloat16 would round the condition
-            scale, shift = self.modulate(F.relu(self.embed(value))).chunk(2, dim=-1)
-        return hidden + self.mlp(self.norm(hidden) * (1 + scale) + shift)
-
-
 class PolicyNetwork(nn.Module):
     """Encoder, embeddings, sequence backbone and output head of a `DecisionAgent`, whose arguments and errors it has.
 
-    Embeddings and heads compute in float32, also under autocast: bfloat16 would round a return-to-go to steps of half
-    a percent.
+    In training, embeddings and heads compute in float32 also under autocast: bfloat16 would round a return-to-go to
+    steps of half a percent.
     """
 
     def __init__(
@@ -188,12 +170,14 @@ class PolicyNetwork(nn.Module):
             batch: Segments of the stream.
             state: The backbone's state before the segments; the initial state if left out.
         """
+        float32 = torch.autocast(batch.observation.device.type, enabled=False)
         value = self.condition.from_batch(batch)
-        tokens = self.embed(value, batch.observation, batch.previous_action, batch.timestep)
+        with float32:
+            tokens = self.embed(value, batch.observation, batch.previous_action, batch.timestep)
         hidden, state = self.run_backbone(tokens, batch.reset, state)
         batch = batch._replace(action=self.action_scale.normalise(batch.action))
         modulated = self.modulate(value, hidden)
-        with without_autocast(hidden):
+        with float32:
             loss, metrics = self.objective.loss(modulated.float(), batch)
             metrics, total = {"loss": loss, **metrics}, loss
             if self.condition.needs_adaln:  # the others learn nothing
@@ -213,17 +197,16 @@ class PolicyNetwork(nn.Module):
     def embed(self, value: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
         """A step's tokens, each (..., width)."""
         tokens = []
-        with without_autocast(observation):
-            if "previous_action" in self.embeddings:
-                tokens.append(self.embeddings["previous_action"](self.action_scale.normalise(previous_action)))
-            if "condition" in self.embeddings:
-                tokens.append(self.embeddings["condition"](self.condition.normalise(value)))
-            tokens.append(self.embeddings["observation"](self.encoder(observation)))
-            if self.config.tokens == "step":
-                tokens = [sum(tokens[1:], tokens[0])]
-            if self.timestep_embedding is not None:
-                time = self.timestep_embedding(timestep.clamp_max(MAX_TIMESTEP - 1))
-                tokens = [token + time for token in tokens]
+        if "previous_action" in self.embeddings:
+            tokens.append(self.embeddings["previous_action"](self.action_scale.normalise(previous_action)))
+        if "condition" in self.embeddings:
+            tokens.append(self.embeddings["condition"](self.condition.normalise(value)))
+        tokens.append(self.embeddings["observation"](self.encoder(observation)))
+        if self.config.tokens == "step":
+            tokens = [sum(tokens[1:], tokens[0])]
+        if self.timestep_embedding is not None:
+            time = self.timestep_embedding(timestep.clamp_max(MAX_TIMESTEP - 1))
+            tokens = [token + time for token in tokens]
         return list(map(self.embedding_norm, tokens))
 
     def modulate(self, value: Tensor, hidden: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone
-from decision_rnn.backbones.ops.recurrence import weighted_sums, weighted_sums_step
+from decision_rnn.backbones.ops.log_space import weighted_sums, weighted_sums_step
 
 
 @options

@@ -21,7 +21,7 @@ Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
   better at equal parameters: equally well on hopper-medium, and on selective copying 93% of the tokens are right after
   1,000 steps, 78% with the projection (minLSTM 90% and 71%; 3 layers, 3 seeds).
 
-The paper's log-space scan is available as `scan: log` (recurrence.py) for comparison: it does not support signed
+The paper's log-space scan is available as `scan: log` (ops/log_space.py) for comparison: it does not support signed
 candidates, loses precision as the segment grows, and makes the layer take four to five times as long (forward and
 backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
 """
@@ -34,7 +34,8 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import Layer, State, options, register_backbone
-from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
+from decision_rnn.backbones.ops.log_space import log_space_recurrence
+from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, positive
 from decision_rnn.backbones.time_scales import FadingConfig
 
 

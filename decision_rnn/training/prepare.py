@@ -6,7 +6,6 @@ import gymnasium
 import torch
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
-from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.config import RunConfig
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
 from decision_rnn.data.spec import observation_index
@@ -14,6 +13,7 @@ from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.runs.checkpoint import LIMIT, TrainedAgent
+from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.distributed import own_rows, rank
 from decision_rnn.utils.errors import InputError

@@ -11,8 +11,8 @@ from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.training.device import autocast
 from decision_rnn.training.prepare import make_stream, select_episodes
-from decision_rnn.training.trainer import autocast
 from decision_rnn.utils.errors import InputError
 
 BATCHES = 10

@@ -20,12 +20,12 @@ from decision_rnn.agent import (
     agent_spec,
     register_condition,
 )
-from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS, TimeToGoal
 from decision_rnn.backbones import State
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.episode import Episode
+from decision_rnn.training.limits import return_to_go_limits
 
 pytestmark = pytest.mark.usefixtures("registries")
 
@@ -71,14 +71,16 @@ def test_returns_to_go_in_training_are_at_most_the_training_limit(training: bool
 
 def test_embeddings_compute_in_float32_under_autocast() -> None:
     """In bfloat16 a scaled return-to-go of 12 has steps of 0.06."""
-    agent = make_agent()
+    agent, exact = make_agent(), make_agent().double()
     inputs = make_slice(2, 5)
     inputs["value"] = inputs["value"] + 1200.0
-    numbers = [inputs[name] for name in ("value", "observation", "previous_action")]
-    exact = make_agent().double().embed(*(number.double() for number in numbers), inputs["timestep"])
+    numbers = [inputs[name].double() for name in ("value", "observation", "previous_action")]
+    embedded: list[Tensor] = []
+    agent.embedding_norm.register_forward_hook(lambda *call: embedded.append(call[-1]))
     with torch.autocast("cpu", torch.bfloat16):
-        embedded = agent.embed(*numbers, inputs["timestep"])
-    torch.testing.assert_close(embedded[0].double(), exact[0], rtol=1e-5, atol=1e-5)
+        agent(make_batch(inputs, torch.zeros(2, 5, ACTIONS)))
+    expected = exact.embed(*numbers, inputs["timestep"])
+    torch.testing.assert_close(embedded[0].double(), expected[0], rtol=1e-5, atol=1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)

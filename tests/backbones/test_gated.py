@@ -10,7 +10,8 @@ from subjects import Subject, gradients, make
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.contract import steps
-from decision_rnn.backbones.ops.recurrence import log_space_recurrence, positive
+from decision_rnn.backbones.ops.log_space import log_space_recurrence
+from decision_rnn.backbones.ops.recurrence import positive
 from decision_rnn.backbones.testing import assert_near, noise
 
 BOTH = pytest.mark.parametrize("name", ["mingru", "minlstm"])

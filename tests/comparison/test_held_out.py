@@ -14,7 +14,6 @@ from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
-from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.comparison.compare import list_commands, make_plan
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison, write_page
@@ -23,6 +22,7 @@ from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.store import top_episodes
 from decision_rnn.runs.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.runs.folder import read_metrics
+from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]

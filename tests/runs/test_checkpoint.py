@@ -13,7 +13,6 @@ import torch
 from run_config import parse_run
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.agent.conditions.return_to_go import return_to_go_limits
 from decision_rnn.backbones import BackboneConfig, register_backbone
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.data.spec import spec_of_store
@@ -27,6 +26,7 @@ from decision_rnn.runs.checkpoint import (
     save_checkpoint,
     write_agent,
 )
+from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.prepare import prepare
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins

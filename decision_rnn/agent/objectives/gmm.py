@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives.base import Metrics, Objective, ObjectiveConfig, register_objective
-from decision_rnn.agent.objectives.mse import CrossEntropy, add_gumbel_noise, one_hot_argmax
+from decision_rnn.agent.objectives.cross_entropy import CrossEntropy, add_gumbel_noise, one_hot_argmax
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decision_rnn.backbones.ops.chunks import keep_mask, pieces
+from decision_rnn.backbones.ops.chunks import keep_mask
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
@@ -70,62 +70,6 @@ def previous_states(h: Tensor, initial: Tensor, keep: Tensor | None = None) -> T
     """h_{t-1} for every t, (batch, time, ...), times `keep`, as from `keep_mask`."""
     previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
     return previous if keep is None else previous * keep
-
-
-def weighted_sums(
-    score: Tensor, value: Tensor, top: Tensor, sums: Tensor, reset: Tensor | None, fade: Tensor | float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """S_t = exp(-fade) S_{t-1} + exp(score_t) value_t, divided by exp(m_t) with m_t = max(m_{t-1} - fade, score_t), so
-    that no exponent is above 0. No gradient passes through m, on which the quotients of such sums do not depend.
-
-    Takes `score` and `value`, (batch, time, ...), which broadcast, and m (minus infinity before an episode) and
-    S / exp(m) before the first step; returns S_t / exp(m_t), m_t and m_{t-1} for every t.
-    """
-    fixed = fade.detach() if isinstance(fade, Tensor) else fade
-    walls = None if reset is None else keep_mask(reset, score.dtype).log().view(*reset.shape, *[1] * (score.dim() - 2))
-    maxima, earlier = [], []
-    for t, score_t in enumerate(score.detach().unbind(1)):
-        top = top if walls is None else top + walls[:, t]
-        earlier.append(top)
-        top = torch.maximum(top.detach() - fixed, score_t)
-        maxima.append(top)
-    m, before = torch.stack(maxima, dim=1), torch.stack(earlier, dim=1)
-    decay = torch.exp(before - fade - m).expand_as(value)  # zero at resets, where `before` is minus infinity
-    h = linear_recurrence(decay.flatten(2), (torch.exp(score - m) * value).flatten(2), sums.flatten(1))
-    return h.view_as(value), m, before
-
-
-def weighted_sums_step(
-    score: Tensor, value: Tensor, top: Tensor, sums: Tensor, fade: Tensor | float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """One step of `weighted_sums`: S_t / exp(m_t) and m_t."""
-    faded = top - fade
-    top = torch.maximum(faded, score).detach()
-    return torch.exp(faded - top) * sums + torch.exp(score - top) * value, top
-
-
-def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
-    """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
-
-    Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
-    Ubiquitous Sequential Computation" (2023):
-
-        A_t = sum_{s <= t} log a_s
-        h_t = exp(A_t) h_0 + exp(A_t + log sum_{s <= t} exp(log b_s - A_s))
-
-    The paper includes h_0 in the sum by its logarithm; here it is a separate term, so that it may be zero or negative
-    and has a gradient. Exact up to rounding: the terms are differences of A, whose absolute precision falls as |A|
-    grows with time, so that in float32 the relative error of h is about 1e-4 where |A| is 1000.
-    """
-    h, outputs = initial, []
-    for piece in pieces(reset, log_a.shape[1]):
-        if reset is not None:
-            h = h * keep_mask(reset, h.dtype)[:, piece.start]
-        total = log_a[:, piece].cumsum(1)
-        inputs = torch.logcumsumexp(log_b[:, piece] - total, dim=1)
-        outputs.append(torch.exp(total + inputs) + torch.exp(total) * h.unsqueeze(1))
-        h = outputs[-1][:, -1]
-    return torch.cat(outputs, dim=1)
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
