@@ -10,7 +10,6 @@ from decision_rnn.data.dataset import dataset_names, export_dataset, import_log,
 from decision_rnn.data.info import format_info, format_size, plot_returns
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
-from decision_rnn.data.sources.ogbench import LEFT_OUT
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 
@@ -20,7 +19,7 @@ ACTIONS = {
     "make": "download, make or convert a dataset now instead of on first use",
     "verify": "hash every byte of a dataset again",
     "import": "write logs, CSV or parquet, or HDF5 files in D4RL's layout, as a local dataset",
-    "export": "write a dataset as a Minari dataset or a file in D4RL's or OGBench's layout",
+    "export": "write a dataset as a Minari dataset or a file in D4RL's layout",
     "merge": "write the episodes of several datasets as a new local one",
     "remove": "remove a local dataset from disk",
 }
@@ -74,8 +73,6 @@ def run(command: Namespace) -> None:
             print(format_size(import_log(command.logs, **settings)))
         case "export":
             print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
-            if command.settings["format"] == "ogbench":
-                print(LEFT_OUT)
         case "merge":
             print(format_size(merge_datasets(command.dataset, command.datasets)))
         case "remove":

@@ -15,7 +15,6 @@ from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import environment_of_file, read_d4rl, write_d4rl
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
-from decision_rnn.data.sources.ogbench import write_ogbench
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.data.table import Columns, read_table, table_notes
@@ -31,7 +30,7 @@ MOST_CHOICES = 100
 """Actions that are whole numbers up to here may number choices."""
 
 Partial = Literal["keep", "drop"]
-Format = Literal["minari", "d4rl", "ogbench"]
+Format = Literal["minari", "d4rl"]
 
 
 @dataclass(frozen=True)
@@ -297,12 +296,12 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
 def export_dataset(
     name: str, format: Format, output: str, path: Path | str | None = None, partial: Partial = "keep"
 ) -> Path:
-    """Write a dataset as a new Minari dataset, or as a new file in D4RL's or OGBench's layout.
+    """Write a dataset as a new Minari dataset, or as a new HDF5 file in D4RL's layout.
 
     Args:
         name: The dataset's name, as for `open_dataset`; so are `path` and `partial`.
-        format: The format: `minari`, `d4rl`, or, for data of OGBench's tasks, `ogbench`.
-        output: A new Minari id, or a new HDF5 or npz file.
+        format: The format: `minari` or `d4rl`.
+        output: A new Minari id, or a new HDF5 file.
 
     Returns:
         The new file, or the folder of the Minari dataset.
@@ -321,5 +320,5 @@ def export_dataset(
     if format == "minari":
         write_minari(output, dataset.store, dataset.spec)
     else:
-        (write_d4rl if format == "d4rl" else write_ogbench)(target, dataset.store)
+        write_d4rl(target, dataset.store)
     return target

@@ -10,7 +10,6 @@ import pytest
 from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset
-from decision_rnn.cli.main import main
 from decision_rnn.data.sources.ogbench import RECIPES
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench import environment as environment_module
@@ -24,12 +23,12 @@ NAME = "ogbench/pointmaze-medium-stitch-v0"
 FILE = "pointmaze-medium-stitch-v0.npz"
 
 
-def contents(lengths: tuple[int, ...] = (4, 2, 7), states: int = 2, actions: int = 2) -> dict[str, np.ndarray]:
+def contents(lengths: tuple[int, ...] = (4, 2, 7)) -> dict[str, np.ndarray]:
     """The arrays of a file whose episodes have so many rows."""
     rows, generator = sum(lengths), np.random.default_rng(0)
     return {
-        "observations": generator.normal(size=(rows, states)).astype(np.float32),
-        "actions": generator.uniform(-1, 1, (rows, actions)).astype(np.float32),
+        "observations": generator.normal(size=(rows, 2)).astype(np.float32),
+        "actions": generator.uniform(-1, 1, (rows, 2)).astype(np.float32),
         "terminals": np.isin(np.arange(rows), np.cumsum(lengths) - 1),
     }
 
@@ -74,30 +73,6 @@ def test_validation_episodes_are_those_after_the_training_ones(monkeypatch: pyte
     rewarded = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0-val")
     assert rewarded.spec.environment_id == "decision_rnn/ogbench-pointmaze-medium-singletask-task3-v0"
     np.testing.assert_array_equal(rewarded.store.actions, validation.actions)
-
-
-@pytest.mark.parametrize(
-    ("task", "added"),
-    [("pointmaze-medium", "qpos"), ("cube-single", None), ("scene", "button_states"), ("pointmaze-teleport", None)],
-)
-def test_export_is_read_by_its_own_package_and_by_ours(task: str, added: str | None, tmp_path: Path) -> None:
-    name = f"ogbench/{task}-{'stitch' if 'maze' in task else 'play'}-v0"
-    original = written(tmp_path / "original.npz", contents((4, 2, 7), *TASKS[task][:2]))
-    store = open_dataset(name, path=original).store
-    file = tmp_path / "new" / "exported.npz"
-    assert main(["data", "export", name, "--format", "ogbench", "--output", str(file)]) == 0
-    ogbench = pytest.importorskip("ogbench.utils")
-    whole, theirs = (ogbench.load_dataset(path, add_info=True) for path in (original, file))
-    assert theirs.keys() == whole.keys() | ({added} if added else set())
-    for key, values in whole.items():
-        assert theirs[key].dtype == values.dtype
-        np.testing.assert_array_equal(theirs[key], values)
-    if added == "qpos":
-        np.testing.assert_array_equal(theirs["qpos"], whole["observations"])
-    elif added:  # the first two of the four entries of a button, behind the arm and the cube
-        lit = whole["observations"][:, 28:36].reshape(-1, 2, 4)
-        np.testing.assert_array_equal(theirs[added], lit[..., 1] > lit[..., 0])
-    assert open_dataset(name, path=file).store.fingerprint == store.fingerprint
 
 
 @pytest.mark.parametrize(

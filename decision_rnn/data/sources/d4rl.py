@@ -5,6 +5,7 @@ Their layout holds steps end to end, cut into episodes by flags: `observations` 
 in a file, such as `infos`, is ignored.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -30,20 +31,7 @@ URL = "https://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"
 INSECURE_URL = URL.replace("https:", "http:")
 """Tried second, for files of known SHA-256."""
 
-SHA256 = {
-    "hopper_medium": "5bdf1bc4a713c82941de44633df669b36c89850b652a25985166796d25cf71a0",
-    "hopper_medium_replay": "e121c5f7c9857a307baa9edc6a2c3b48e85fedb9ac316ecddd0f48ca7ef4e39b",
-    "hopper_medium_expert": "9d51ad87f8c905be3880d84c6140bcdb7fbf39a19e046a237f238ba34fec9e26",
-    "hopper_expert": "01aa219a5f8eea5e639eccdc636ec2bf40e317159a95cf4bf6e985f16909941b",
-    "walker2d_medium": "cf00f43add04c17fdfc2958dd581dea0851b2e5bedbe6fda073758a8f841aeda",
-    "walker2d_medium_replay": "e75de96a4f77acf7d4e0d6fdf0d7ccb177c26c44bb4388e4fd99f543ccfa18db",
-    "walker2d_medium_expert": "6b8d7f868c45bbaedf460be797fb7271b46dee6ebe45fe7a64319f2005b59a04",
-    "walker2d_expert": "2985dc3d436a8baa10e8f43f946fe1d7c6337a4e4fbc65def70618093b18c59a",
-    "halfcheetah_medium": "41324e8487a9556d8cfa4538827f8937f4d63dae3030825ebc9f3a726ed08ca0",
-    "halfcheetah_medium_replay": "48d494a4770c11f48260736dec090b78bdca8375647ed4d24bfa5b6610c7f683",
-    "halfcheetah_medium_expert": "015db75dae5bbe8e94029b71fa0bafc2073365df0c94744e71031189f3f79c06",
-    "halfcheetah_expert": "d9fe53bb994eb1e20a99b4fa3412cd76a1bb7966a7ff55e0fcbdd6081bd2965f",
-}
+SHA256: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())
 """Hashes of the published files, by name without `-v2.hdf5`, from TensorFlow Datasets; D4RL publishes none."""
 
 

@@ -6,6 +6,7 @@ played by one or a few snapshots; behavior/README.md explains their origin and c
 in D4RL: its high returns are rare, and come from another policy than the rest.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -104,92 +105,25 @@ class StandinRecipe(Recipe):
         return super().describe() | {"weights": {name: sha256_of(file) for name, file in self.files().items()}}
 
 
-def _recipe(name: str, steps: int, *policies: tuple[str, float], noise: float = 1.0) -> StandinRecipe:
-    task = TASKS[name.partition("-")[0]]
-    return StandinRecipe(
+CATALOGUE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text())
+"""Every stand-in, without its prefix: its recipe, or the `parts` that are joined, and its reference build: fingerprint,
+mean return and mean length on the machine of results/standins."""
+RECIPES = {
+    f"standin/{name}": StandinRecipe(
         name=f"standin/{name}",
-        environment_id=f"{task.environment}-v5",
-        steps=steps,
-        policies=policies,
-        noise=noise,
+        environment_id=f"{TASKS[name.partition('-')[0]].environment}-v5",
+        steps=entry["steps"],
+        policies=tuple(entry["policies"].items()),
+        noise=entry.get("noise", 1.0),
     )
-
-
-_RECIPES = (
-    _recipe("hopper-random", 200_000, (UNIFORM, 1.0)),
-    _recipe(
-        "hopper-medium-replay",
-        402_000,
-        (UNIFORM, 0.44),
-        ("hopper-seed0-0060k", 0.07),
-        ("hopper-seed0-0100k", 0.40),
-        ("hopper-seed0-0120k", 0.03),
-        ("hopper-seed0-0180k", 0.045),
-        ("hopper-seed0-0150k", 0.015),
-    ),
-    _recipe("hopper-medium", 1_000_000, ("hopper-seed3half-0138k", 1.0)),
-    _recipe(
-        "hopper-mixed",
-        1_000_000,
-        ("hopper-seed1-0130k", 0.80),
-        ("hopper-seed1-0140k", 0.05),
-        ("hopper-seed0-0120k", 0.15),
-    ),
-    _recipe("hopper-expert", 1_000_000, ("hopper-seed0-0150k-ars0-0090", 1.0), noise=0.9),
-    _recipe("halfcheetah-random", 1_000_000, (UNIFORM, 1.0)),
-    _recipe(
-        "halfcheetah-medium-replay",
-        202_000,
-        ("halfcheetah-seed0-0010k", 0.06),
-        ("halfcheetah-seed0-0030k", 0.12),
-        ("halfcheetah-seed0-0040k", 0.14),
-        ("halfcheetah-seed0-0060k", 0.20),
-        ("halfcheetah-seed0-0090k", 0.26),
-        ("halfcheetah-seed0-0110k", 0.22),
-    ),
-    _recipe("halfcheetah-medium", 1_000_000, ("halfcheetah-seed3-0186k", 1.0)),
-    _recipe("halfcheetah-expert", 1_000_000, ("halfcheetah-seed0-0360k-ppo0-14000k", 1.0), noise=0.5),
-    _recipe("walker2d-random", 200_000, (UNIFORM, 1.0)),
-    _recipe(
-        "walker2d-medium-replay",
-        302_000,
-        (UNIFORM, 0.42),
-        ("walker2d-seed0-0140k", 0.45),
-        ("walker2d-seed0-0260k", 0.05),
-        ("walker2d-seed0-0540k", 0.08),
-    ),
-    _recipe("walker2d-medium", 1_000_000, ("walker2d-seed0-0570k", 1.0)),
-    _recipe("walker2d-expert", 1_000_000, ("walker2d-seed1-0760k-ppo0-8500k", 1.0), noise=0.25),
-)
-RECIPES = {recipe.name: recipe for recipe in _RECIPES}
-JOINED = {  # stand-ins that are two others end to end
-    f"standin/{task}-medium-expert": (f"standin/{task}-medium", f"standin/{task}-expert")
-    for task in ("hopper", "halfcheetah", "walker2d")
+    for name, entry in CATALOGUE.items()
+    if "parts" not in entry
 }
-REFERENCE_BUILDS = {
-    "hopper-random": ("8f5a8f10fddfa1fc26d369284f854a6f6362ceaa57cdda38febe732d454a048a", 17.7, 22.3),
-    "hopper-medium-replay": ("056d5e8bbc52061db687855323d534a850b5bbcbe4cfffbd00d9590c283cee7c", 480.1, 166.3),
-    "hopper-medium": ("bff9a092bf6b807a7355db8f4cde1424cda702f3eee934bb7ccb2a956f51579c", 1508.6, 474.2),
-    "hopper-mixed": ("b33aa1ffcb8c8a708a443fca15f7c21eb17c328a813b882580f7fa44377c76ab", 1400.9, 431.8),
-    "hopper-medium-expert": ("82bc05b8ea8df07b3e146afa8dd273be5d19f049c3d2ea50e2a8729104bd4964", 2146.1, 638.5),
-    "hopper-expert": ("6e65d5e0d65df6f40b1a2cc16813c091b4163e2eef17950e9eaec3d0227be043", 3459.2, 976.8),
-    "halfcheetah-random": ("e98ddaf039a86a05cc28bca237c0a1563737c57bc0f7bf76aa5b533289870d64", -286.6, 1000.0),
-    "halfcheetah-medium-replay": ("5e6ec9c7aed16436fe8c1fe4a7dfe114c6af9da1e7a4398ff0c7198eb066af4c", 3052.1, 1000.0),
-    "halfcheetah-medium": ("cf84fddefe148f56ff4a74971892f70b2dbadde923852838715010929573cf2a", 4563.4, 1000.0),
-    "halfcheetah-medium-expert": ("9a644a21d65ffcd99cdbe43968dccb12def34dc303c09395639239e2e2f88991", 7585.7, 1000.0),
-    "halfcheetah-expert": ("a248b1cf6062be9c5bc3c64e4c90c70db12129f9e95c7e9d01996770ce69439f", 10607.9, 1000.0),
-    "walker2d-random": ("0979c5a41b1255fc95aa9cd2fdc22771d98213cb94afcd05fab2bb68436b00ce", 1.7, 21.2),
-    "walker2d-medium-replay": ("eddd82562d5f99280978bdca691abfb70b6d54564c95fc762c3bc3be1414ad19", 676.5, 336.7),
-    "walker2d-medium": ("8c392f82e91f80105fd00aac857589747df94893fcb5e618a8fec8801432ec81", 2832.9, 840.3),
-    "walker2d-medium-expert": ("1fd2454b795ec62593bf557ecd4c41a0ec7991e9632dbe023906bcdc71c2d674", 3746.8, 910.0),
-    "walker2d-expert": ("a3e1ad5c0dd34a360a6e84658a7081aa920d72d3b2f63a9d9a1401f5e24d73db", 4826.6, 992.4),
-}
-"""Every stand-in, without its prefix: fingerprint, mean return and mean length on the machine of results/standins."""
 
 
 @register_source
 class StandinSource(Source):
-    """The stand-ins of `RECIPES`: made on first use, which takes a minute or two and no network.
+    """The stand-ins of `CATALOGUE`: made on first use, which takes a minute or two and no network.
 
     A medium-expert store holds the medium and the expert set end to end, which are made first. Collecting starts
     processes: see `collect`.
@@ -199,7 +133,7 @@ class StandinSource(Source):
     pattern = "standin/TASK-LEVEL"
 
     def names(self) -> list[str]:
-        return [f"standin/{name}" for name in REFERENCE_BUILDS]
+        return [f"standin/{name}" for name in CATALOGUE]
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
         comparable = "the data are a stand-in and the reference scores D4RL's: do not compare with papers"
@@ -207,11 +141,12 @@ class StandinSource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         refuse_path(name, path)
-        new = not self.folder(name).exists()
+        new, entry = not self.folder(name).exists(), CATALOGUE[name.removeprefix("standin/")]
         spaces = TASKS[name.removeprefix("standin/").partition("-")[0]].spaces()
+        parts = [f"standin/{part}" for part in entry.get("parts", ())]
 
         def join(folder: Path) -> EpisodeStore:
-            stores = [self.open(part, None) for part in JOINED[name]]
+            stores = [self.open(part, None) for part in parts]
             return EpisodeStore.write(
                 folder,
                 bar(chain(*stores), "joining", unit=" episodes"),
@@ -221,18 +156,14 @@ class StandinSource(Source):
             )
 
         def is_current(source: dict[str, Any]) -> bool:
-            return all(
-                is_made_by(RECIPES[part], made) for part, made in zip(JOINED[name], source["parts"], strict=True)
-            )
+            return all(is_made_by(RECIPES[part], made) for part, made in zip(parts, source["parts"], strict=True))
 
-        store = open_or_make(name, is_current, join) if name in JOINED else open_or_collect(RECIPES[name], spaces)
-        fingerprint, return_mean, length_mean = REFERENCE_BUILDS[name.removeprefix("standin/")]
-        if new and store.fingerprint != fingerprint:
-            statistics = store.statistics
+        store = open_or_make(name, is_current, join) if parts else open_or_collect(RECIPES[name], spaces)
+        there, here = entry["reference"], store.statistics
+        if new and store.fingerprint != there["fingerprint"]:
             warn(
                 f"{name} differs bit for bit from the reference build (another CPU or other versions): mean return "
-                f"{statistics['return_mean']:.0f} (there {return_mean:.0f}), mean length "
-                f"{statistics['length_mean']:.0f} (there {length_mean:.0f}); compare scores with published ones only "
-                "if these are close"
+                f"{here['return_mean']:.0f} (there {there['return_mean']:.0f}), mean length {here['length_mean']:.0f} "
+                f"(there {there['length_mean']:.0f}); compare scores with published ones only if these are close"
             )
         return store
