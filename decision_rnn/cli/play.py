@@ -8,9 +8,8 @@ from pathlib import Path
 from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.deploy.browser import Subject, server, write_page
 from decision_rnn.deploy.policies import find_subject, load_subject
-from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.evaluate import evaluation_environment
-from decision_rnn.evaluation.results import format_return
+from decision_rnn.evaluation.results import describe_acting, format_return
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.evaluation.video import film, watch
 from decision_rnn.utils.errors import InputError
@@ -47,13 +46,13 @@ def run(command: Namespace) -> None:
     else:
         check_target(config, target, command.agents[0])
     seed = config.evaluation.seed if seed is None else seed
-    acting = describe_acting(window_of(config.evaluation), config.evaluation.actions)
+    acting = describe_acting(config.evaluation)
     print(f"{config.backbone.name} of {spec.name} in {environment_id}, {acting}", flush=True)
     options = target, command.episodes or 1, seed
     ends = watch(trained, *options) if command.video is None else iter(film(trained, command.video, *options))
     for number, end in enumerate(ends):
         prefix = "" if target is None else f"target {format_target(target)}, "
-        earned, score = format_return(end.earned, spec, least=1), float(spec.normalised(end.earned))
+        earned, score = format_return(end.earned, spec), float(spec.normalised(end.earned))
         steps = counted(end.steps, "step")
         print(f"seed {seed + number}: {prefix}return {earned}, normalised score {score:.1f}, {steps}", flush=True)
     if command.video is not None:

@@ -24,7 +24,7 @@ from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
-from decision_rnn.evaluation.targets import capped_as_best, paper_returns, spread_targets
+from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
 from decision_rnn.runs.folder import check_resumed_run, read_metrics, write_config
 from decision_rnn.training.prepare import select_episodes
@@ -167,7 +167,8 @@ def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, .
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
-    capped = [at for at in paper if conditioned and all(capped_as_best(at, data, each) for each in conditioned)]
+    limited = conditioned and all(config.condition_options.limited for config in conditioned)
+    capped = [target for target in paper if limited and target > high]
     roles: dict[float, list[Role]] = {target: ["paper"] for target in paper}
     roles.setdefault(high if high in paper else min(capped, default=high), []).append("best")
     returns = any(config.takes_return for config in configs)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
+from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.evaluation.actor import describe_acting
-from decision_rnn.evaluation.results import Measurements, TargetResult
+from decision_rnn.evaluation.results import Measurements, TargetResult, describe_acting
 from decision_rnn.utils.parsing import TargetReturn
 
 Role = Literal["paper", "best", "spread", "bc"]
@@ -58,9 +58,8 @@ class ComparedVariant:
     @property
     def acting(self) -> str:
         """How its agents act: with a carried state or a window of steps, greedily or by samples."""
-        evaluation = self.config["evaluation"]
-        window = evaluation["window"] if evaluation["inference"] == "window" else None
-        return describe_acting(window, evaluation["actions"])
+        options = {name: self.config["evaluation"][name] for name in ("inference", "window", "actions")}
+        return describe_acting(EvaluationConfig(**options))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,7 @@ from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import State, count_parameters
 from decision_rnn.config import to_dict
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.evaluation.actor import describe_acting, window_of
-from decision_rnn.evaluation.results import Result
+from decision_rnn.evaluation.results import Result, describe_acting
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -99,8 +98,11 @@ def export_onnx(
     with new_file(path) as new:
         new.write_bytes(data)
     settings = trained.config.evaluation
-    if (acting := describe_acting(window_of(settings), settings.actions)) != describe_acting(None):
-        warn(f"{path.name} carries its state and acts greedily, unlike the run ({acting}): evaluate the file itself")
+    if (settings.inference, settings.actions) != ("recurrent", "greedy"):
+        warn(
+            f"{path.name} carries its state and acts greedily, unlike the run ({describe_acting(settings)}): evaluate "
+            "the file itself"
+        )
     return difference
 
 

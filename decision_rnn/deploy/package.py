@@ -18,8 +18,7 @@ import jinja2
 from decision_rnn.backbones import count_parameters
 from decision_rnn.deploy.browser import Subject, write_page
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.evaluation.actor import describe_acting
-from decision_rnn.evaluation.results import Result, results_of, write_result
+from decision_rnn.evaluation.results import Result, describe_acting, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, write_agent
@@ -120,7 +119,7 @@ def write_card(folder: Path, trained: TrainedAgent, result: Result | None, name:
         files={file for file in (ONNX, CLIP, BROWSER) if (folder / file).exists()},
         trained=trained,
         result=result,
-        acting=result and describe_acting(result.protocol.window, result.protocol.actions),
+        acting=result and describe_acting(result.protocol),
         target=None if target is None else '"auto"' if target == AUTO else f"{target:g}",
         parameters=count_parameters(trained.agent),
     )

@@ -88,11 +88,8 @@ class EnvironmentActor(ActingLoop[ActingState]):
         config, agent = trained.config, trained.agent
         settings = evaluation_settings(config.evaluation, inference=inference, window=window)
         agent.check_acting(settings.actions, settings.inference)
-        self._agent, self._window, self._sample = (
-            prepare_to_act(agent),
-            window_of(settings),
-            settings.actions == "sampled",
-        )
+        self._agent, self._sample = prepare_to_act(agent), settings.actions == "sampled"
+        self._window = settings.window if settings.inference == "window" else None
         self.condition_values: Tensor | None = None
         self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
         # An agent with an observation mask knows only the minimum size of an observation.
@@ -179,17 +176,6 @@ def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> Evalu
     if "window" in values and settings.inference != "window":
         raise InputError(f"window is {settings.window}, but inference is recurrent. Pass inference='window'.")
     return settings
-
-
-def window_of(settings: EvaluationConfig) -> int | None:
-    """The number of steps that an agent re-runs for every action; None where its state is carried."""
-    return settings.window if settings.inference == "window" else None
-
-
-def describe_acting(window: int | None, actions: str = "greedy") -> str:
-    """Whether an agent carries its state or re-runs a window of steps, and whether it samples its actions."""
-    state = "carried state" if window is None else f"window of {window}"
-    return f"{state}, sampled actions" if actions == "sampled" else state
 
 
 @dataclass(frozen=True)

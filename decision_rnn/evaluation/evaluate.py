@@ -20,7 +20,6 @@ from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
 from decision_rnn.evaluation.metrics import metrics_named
-from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import (
     PACKAGES,
     MetricResult,
@@ -31,7 +30,7 @@ from decision_rnn.evaluation.results import (
     write_result,
 )
 from decision_rnn.evaluation.rollout import one_thread, rollout
-from decision_rnn.evaluation.targets import capped_as_best, check_target, evaluated_returns
+from decision_rnn.evaluation.targets import check_target, evaluated_returns, remarks
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import run_of, write_scores
 from decision_rnn.runs.hub import find_agent
@@ -165,7 +164,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         step=policy.step,
         protocol=protocol,
         targets=tuple(_target_result(config, dataset, protocol, target, episodes) for target, episodes in targets),
-        remarks=tuple(remarks(config, dataset, protocol, played)),
+        remarks=tuple(remarks(config, dataset, settings, protocol.target_returns, played)),
         training_seconds=round(policy.seconds, 1),
         parameters=parameters[0],
         backbone_parameters=parameters[1],
@@ -256,11 +255,11 @@ def summarise_data(data: DatasetSpec, config: RunConfig) -> DatasetSpec:
     return replace(data, comparable=comparable)
 
 
-def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
+def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig) -> Result:
     """The stored result of a run's checkpoint, or that of `score`, which is then stored."""
     result = stored_result(run, trained.config, trained.provenance, trained.step, settings)
     if result is None:
-        result = score(trained, settings, processes)
+        result = score(trained, settings)
         write_result(run, result)
     return result
 
@@ -270,5 +269,6 @@ def checkpoint_settings(config: RunConfig, data: DatasetSpec) -> EvaluationConfi
     the run and, unless it is capped to the same, at the best in the data."""
     settings = config.evaluation
     first = evaluated_returns(settings, data, config)[0]
-    targets = (first,) if capped_as_best(first, data, config) else tuple(dict.fromkeys((first, data.return_max)))
+    capped = config.condition_options.limited and first > data.return_max
+    targets = (first,) if capped else tuple(dict.fromkeys((first, data.return_max)))
     return replace(settings, episodes=settings.checkpoint_episodes, target_returns=targets)

@@ -21,7 +21,6 @@ from scipy import stats
 
 from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.evaluation.actor import describe_acting, window_of
 from decision_rnn.evaluation.targets import evaluated_returns
 from decision_rnn.runs.folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
@@ -65,7 +64,7 @@ class Protocol:
     def from_settings(cls, settings: EvaluationConfig, data: DatasetSpec, config: RunConfig) -> "Protocol":
         """The protocol of an evaluation with these settings, for an agent trained on these data."""
         values = {name: getattr(settings, name) for name in cls.__dataclass_fields__}
-        values["window"] = window_of(settings)
+        values["window"] = settings.window if settings.inference == "window" else None
         values["target_returns"] = evaluated_returns(settings, data, config) if config.takes_target else (None,)
         values["metrics"] = tuple(dict.fromkeys(settings.metrics))
         return cls(**values)
@@ -206,13 +205,13 @@ class Result(Measurements):
         data, protocol, targets = self.dataset, self.protocol, self.targets
         spread, environment_id = protocol.episodes > 1, protocol.environment_id or data.environment_id
         played = f"{counted(protocol.episodes, 'episode')} {'of BC' if targets[0].name == 'BC' else 'per target'}"
-        acting = describe_acting(protocol.window, protocol.actions)
-        title = f"{self.config.backbone.name} on {data.name}, step {self.step}, {played}, {acting}, {environment_id}"
+        subject = f"{self.config.backbone.name} on {data.name}, step {self.step}"
+        title = f"{subject}, {played}, {describe_acting(protocol)}, {environment_id}"
 
         def cell(mean: float, sd: float, text: Callable[[float], str]) -> str:
             return f"{text(mean)} ± {text(sd)}" if spread else text(mean)
 
-        to_text = partial(format_return, data=data, least=1)
+        to_text = partial(format_return, data=data)
         rows = [("target", "return", "normalised score", "length", *protocol.metrics, "")]
         for target in targets:
             place = {None: "", True: "inside the data", False: "beyond the data"}[target.in_range]
@@ -230,11 +229,17 @@ class Result(Measurements):
         return "\n".join(filter(None, [title, *table, scale, *notes, data.comparable, *data.notes, *self.remarks]))
 
 
-def format_return(value: float, data: DatasetSpec, least: int = 0) -> str:
-    """A return with as many decimals as the range of the data's returns asks for, at least `least`: none for returns in
-    the thousands, two between 0 and 1."""
+def describe_acting(settings: EvaluationConfig | Protocol) -> str:
+    """Whether an agent carries its state or re-runs a window of steps, and whether it samples its actions."""
+    state = f"window of {settings.window}" if settings.inference == "window" else "carried state"
+    return f"{state}, sampled actions" if settings.actions == "sampled" else state
+
+
+def format_return(value: float, data: DatasetSpec) -> str:
+    """A return with as many decimals as the range of the data's returns asks for: one for returns in the thousands, two
+    between 0 and 1."""
     spread = data.return_max - data.return_min
-    places = max(least, 2 - math.floor(math.log10(spread))) if spread > 0 else least
+    places = max(1, 2 - math.floor(math.log10(spread))) if spread > 0 else 1
     return f"{value:.{places}f}"
 
 
@@ -279,9 +284,7 @@ def results_of(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> It
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
     configuration in which the option has its default.
     """
-    for path in sorted((run / "results").glob("*.json")):
-        if path.name.startswith("step-") and not path.name.startswith(f"step-{step}-"):
-            continue
+    for path in sorted((run / "results").glob(f"step-{step}-*.json")):
         try:
             result = read_result(path)
         except InputError as error:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,11 @@ SIZE, FRAME_RATE = 400, 30
 
 SCREENS = {"DISPLAY", "WAYLAND_DISPLAY"}
 """Environment variables that name a screen."""
+
+
+def has_screen() -> bool:
+    """Whether windows can be opened here."""
+    return sys.platform != "linux" or bool(SCREENS & os.environ.keys())
 
 
 class Moment(NamedTuple):
@@ -81,19 +87,20 @@ def film(
     policy: TrainedAgent | EvaluatedPolicy,
     path: Path,
     target_return: float | None,
-    episodes: int = 1,
-    seed: int | None = None,
-    seconds: float | None = None,
+    episodes: int,
+    seed: int,
+    seconds: float = math.inf,
 ) -> list[Moment]:
-    """Write an mp4 (H.264) of consecutive episodes, with the target return and the return so far written on it.
+    """Write an mp4 (H.264) of consecutive episodes, with the target return and the return so far written on it. Without
+    a screen MuJoCo renders by EGL, unless MUJOCO_GL names another backend.
 
     Args:
         policy: The agent, which acts as its run is configured for evaluation, or an exported policy.
         path: The file, replaced once the video is complete.
         target_return: The target return; None in behaviour cloning.
         episodes: Number of episodes.
-        seed: Episode i begins with the environment's reset(seed + i); None for the seed of the run's evaluation.
-        seconds: The most seconds of an episode to play; None for all of it.
+        seed: Episode i begins with the environment's reset(seed + i).
+        seconds: The most seconds of an episode to play.
 
     Returns:
         The last moment of each episode.
@@ -104,14 +111,13 @@ def film(
     if path.suffix != ".mp4":
         raise InputError(f"{path} must end in .mp4")
     settings, ends = policy.config.evaluation, []
-    first = settings.seed if seed is None else seed
     actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
 
     def frames(environment: gymnasium.Env, every: int, speed: float) -> Iterator[Image.Image]:
         with bar(desc="filming", unit="picture", leave=False) as progress:
-            for number in range(first, first + episodes):
+            for number in range(seed, seed + episodes):
                 for moment in play(actor, environment, target_return, number, limits):
-                    over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
+                    over = moment.ended or moment.steps >= seconds * speed - every
                     if moment.steps % every == 0 or over:
                         progress.update()
                         yield label(draw(environment), target_return, moment)
@@ -119,7 +125,9 @@ def film(
                         break
                 ends.append(moment)
 
-    with _headless_rendering(), one_thread():
+    if not has_screen():
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    with one_thread():
         environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
         speed = float(environment.metadata.get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
@@ -137,7 +145,7 @@ def watch(
     actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
     with contextlib.ExitStack() as stack:
         try:
-            if sys.platform == "linux" and not SCREENS & os.environ.keys():
+            if not has_screen():
                 raise OSError("there is no screen")
             environment_id = settings.environment_id or policy.provenance.environment_id
             environment = stack.enter_context(contextlib.closing(watched_environment(environment_id)))
@@ -161,19 +169,6 @@ def cannot_render(error: Exception) -> InputError:
     """The error for what the environment or a backend raises."""
     remedy = "use --video or --browser, or set MUJOCO_GL to a backend that works here, such as egl or osmesa"
     return InputError(f"cannot render ({type(error).__name__}: {one_line(error, 200)}): {remedy}")
-
-
-@contextlib.contextmanager
-def _headless_rendering() -> Iterator[None]:
-    """MuJoCo renders by EGL inside the block, unless MUJOCO_GL is set or there is a screen."""
-    chosen = sys.platform != "linux" or {"MUJOCO_GL", *SCREENS} & os.environ.keys()
-    if not chosen:
-        os.environ["MUJOCO_GL"] = "egl"
-    try:
-        yield
-    finally:
-        if not chosen:
-            del os.environ["MUJOCO_GL"]
 
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:

@@ -12,8 +12,7 @@ from decision_rnn.data.info import warn_of_actions, warn_of_observations, warn_o
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import share_outside
-from decision_rnn.evaluation.remarks import remark_on_time_limit
-from decision_rnn.evaluation.targets import describe_few, evaluated_returns
+from decision_rnn.evaluation.targets import describe_few, evaluated_returns, remark_on_time_limit
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.messages import counted
 
