@@ -22,9 +22,8 @@ from decision_rnn.agent.objectives.gmm import GMMConfig
 from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest
+from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest, to_json
 from decision_rnn.utils.plugins import check_plugins
-from decision_rnn.utils.records import to_json
 from decision_rnn.utils.registry import ClassRegistry
 
 LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}

@@ -98,7 +98,8 @@ class ActionScale(nn.Module):
 
     def __init__(self, space: gymnasium.Space) -> None:
         super().__init__()
-        low, high = -torch.ones(Layout.of_actions(space).size), torch.ones(Layout.of_actions(space).size)
+        size = Layout.of_space(space, "actions", acted=True).size
+        low, high = -torch.ones(size), torch.ones(size)
         self.discrete = not isinstance(space, gymnasium.spaces.Box)
         if isinstance(space, gymnasium.spaces.Box):
             low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))

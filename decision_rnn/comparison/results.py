@@ -15,7 +15,7 @@ from typing import Any
 from decision_rnn.comparison import figures, summary, tables
 from decision_rnn.comparison.record import Record
 from decision_rnn.utils.files import check_destination, new_file, write_atomically
-from decision_rnn.utils.records import read_file, to_json
+from decision_rnn.utils.parsing import read_json, to_json
 
 SCHEMA = 4  # of comparison.json
 
@@ -76,7 +76,7 @@ def read_comparison(path: Path | str) -> Comparison:
         InputError: If there is none, or of another version.
     """
     file = Path(path) / "comparison.json" if Path(path).is_dir() else Path(path)
-    return read_file(file, Comparison, "name the folder of a comparison, or run its command again", SCHEMA)
+    return read_json(file, Comparison, "name the folder of a comparison, or run its command again", SCHEMA)
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

@@ -16,7 +16,7 @@ from decision_rnn.runs.folder import plugins_of
 from decision_rnn.runs.hub import ONNX, find_agent
 from decision_rnn.utils.errors import missing_package
 from decision_rnn.utils.messages import tell, typed
-from decision_rnn.utils.records import damaged, read_record
+from decision_rnn.utils.parsing import damaged, read_record
 
 
 def find_subject(name: str | Path) -> Path:

@@ -101,8 +101,9 @@ class Layout:
     def of_space(cls, space: Any, kind: str, acted: bool = False) -> "Layout":
         """The layout of a Gymnasium space; InputError, naming `kind` such as "observations", for spaces of images,
         sequences and graphs, for one without numbers, and if `acted`, for one in which agents do not act."""
-        parts = tuple(part for part in _parts(space, ()) if part is not None)
-        readable = len(parts) == len(list(_parts(space, ()))) and any(part.size for part in parts)
+        entries = list(_parts(space, ()))
+        parts = tuple(part for part in entries if part is not None)
+        readable = len(parts) == len(entries) and any(part.size for part in parts)
         floats = hasattr(space, "low") and space.dtype.kind == "f"
         if not readable or (acted and (hasattr(space, "spaces") or not (floats or parts[0].choices))):
             raise InputError(
@@ -111,11 +112,6 @@ class Layout:
                 "into vectors, or wrap the environment."
             )
         return cls(parts)
-
-    @classmethod
-    def of_actions(cls, space: Any, kind: str = "actions") -> "Layout":
-        """The layout of the Gymnasium space of actions; InputError for spaces in which agents do not act."""
-        return cls.of_space(space, kind, acted=True)
 
     @classmethod
     def of_size(cls, size: int) -> "Layout":
@@ -187,16 +183,13 @@ class Layout:
     def check_rows(self, rows: np.ndarray, kind: str) -> None:
         """Raise InputError, naming `kind` and the first such row, unless the choices in rows (rows, size) are one-hot
         vectors; rows with missing numbers are left to others."""
-        for part, columns in zip(self.parts, self.columns, strict=True):
-            values = rows[:, columns] if part.choices else rows[:, :0]
-            again = part.rows(part.values(values)) if part.choices else values
-            faulty = (again != values).any(1) & ~np.isnan(values).any(1)
-            if faulty.any():
-                row = faulty.argmax()
-                raise InputError(
-                    f"{kind} {part.name}".strip() + f": row {row} is {one_line(values[row])}, which is not one-hot. "
-                    "Give 1 for what was chosen and 0 for the rest, or the choices themselves in place of rows."
-                )
+        faulty = (self.rows(self.values(rows), kind) != rows).any(1) & ~np.isnan(rows).any(1)
+        if faulty.any():
+            row = faulty.argmax()
+            raise InputError(
+                f"{kind}: row {row} is {one_line(rows[row])}, whose choices are not one-hot. Give 1 for what was "
+                "chosen and 0 for the rest, or the choices themselves in place of rows."
+            )
 
     def holds_one(self, value: Any) -> bool:
         """Whether a value is one of the space, and not several of them with the rows first."""

@@ -58,11 +58,10 @@ class ScriptedRecipe(Recipe):
     def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
         """The environment of the episode with this index, and a policy that sees its state."""
 
-    def play(self, index: int) -> Episode:
-        """The episode with this index."""
-        generator = np.random.default_rng(index)
-        environment, act = self.begin(index, generator)
-        return play_episode(environment, lambda *_: act(), seed=int(generator.integers(2**31)))
-
     def player(self) -> Callable[[int], Episode]:
-        return self.play
+        def play(index: int) -> Episode:
+            generator = np.random.default_rng(index)
+            environment, act = self.begin(index, generator)
+            return play_episode(environment, lambda *_: act(), seed=int(generator.integers(2**31)))
+
+        return play

@@ -24,8 +24,6 @@ ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
 EPISODES_AT_ONCE = "episodes_at_once"
 """The key of an environment's `metadata` with the most episodes that evaluation should step together, where one
 environment takes much memory or long to make."""
-
-
 EXTRAS = ("ogbench", "popgym")
 """Packages of environments, each an extra of this one."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -58,7 +58,7 @@ def layouts_of(spaces: OptionalSpaces, where: str) -> tuple[Layout | None, Layou
     observations, actions = spaces
     return (
         None if observations is None else Layout.of_space(observations, f"observations of {where}"),
-        None if actions is None else Layout.of_actions(actions, f"actions of {where}"),
+        None if actions is None else Layout.of_space(actions, f"actions of {where}", acted=True),
     )
 
 

@@ -26,8 +26,7 @@ from decision_rnn.runs.folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn
-from decision_rnn.utils.parsing import AUTO, TargetReturn, format_target
-from decision_rnn.utils.records import read_file, to_json
+from decision_rnn.utils.parsing import AUTO, TargetReturn, format_target, read_json, to_json
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
@@ -245,7 +244,7 @@ def format_return(value: float, data: DatasetSpec) -> str:
 
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
-    return read_file(path, Result, "delete it and evaluate the run again")
+    return read_json(path, Result, "delete it and evaluate the run again")
 
 
 def result_file(run: Path, result: Result) -> Path:

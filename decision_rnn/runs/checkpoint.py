@@ -30,8 +30,8 @@ from decision_rnn.runs.folder import last_checkpoint as last_checkpoint
 from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
+from decision_rnn.utils.parsing import damaged, read_json, read_record
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
-from decision_rnn.utils.records import damaged, read_file, read_record
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -135,7 +135,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     import_plugins(plugins)
     folder = find_agent(name)
     path = folder / DESCRIPTION
-    description = read_file(path, _Description, _remedy(folder))
+    description = read_json(path, _Description, _remedy(folder))
     config = from_dict(description.config, str(path))
     if changed := changed_plugins(description.plugins_sha256):
         warn(f"warning: plugins have changed since {folder} was trained: {', '.join(changed)}")

@@ -1,19 +1,22 @@
-"""Values as users write them, validated by pydantic: types with bounds, YAML, and errors that name the key."""
+"""Values from users and files, validated by pydantic: types with bounds, YAML, JSON, and errors that name the key."""
 
 import functools
 import inspect
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+
+Record = TypeVar("Record")
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """The pydantic settings of all options."""
@@ -144,3 +147,33 @@ def read_yaml(path: Path) -> dict[str, Any]:
         return convert(yaml.load(path.read_text(), _Loader) or {}, dict[str, Any], str(path))
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"cannot read the configuration {path}: {one_line(error)}") from None
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON values, such as `auto` for an infinite target return."""
+    return TypeAdapter(type(record)).dump_python(record, mode="json")
+
+
+def read_record(data: Any, kind: type[Record]) -> Record:
+    """A dataclass from the values of a JSON file; ValueError if a key is missing or a value has another type.
+
+    Keys that the dataclass lacks are ignored: a later version may write more of them.
+    """
+    return TypeAdapter(kind).validate_python(data)
+
+
+def read_json(path: Path, kind: type[Record], remedy: str, schema: int | None = None) -> Record:
+    """The dataclass that a JSON file holds; InputError, as from `damaged`, if it cannot be read or has another
+    `schema`."""
+    try:
+        data = json.loads(path.read_bytes())
+        if schema is not None and data["schema"] != schema:
+            raise InputError(f"schema {data['schema']}, expected {schema}")
+        return read_record(data, kind)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, error, remedy) from None
+
+
+def damaged(path: Path, error: Exception, remedy: str) -> InputError:
+    """The error for a file that is missing or damaged, and what to do about it."""
+    return InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}")

@@ -65,7 +65,7 @@ def test_environments_keep_to_gymnasiums_interface(environment: gymnasium.Env) -
 
 def test_tmaze_data_have_every_length_and_half_wrong_turns() -> None:
     recipe = memory_dataset("memory/tmaze-7").recipe
-    episodes = [recipe.play(index) for index in range(200)]
+    episodes = [recipe.player()(index) for index in range(200)]
     assert {len(episode.rewards) for episode in episodes} == {2, 3, 4, 5, 6}  # L + 1 steps, with L from 1 to T - 2
     assert [episode.rewards.sum() for episode in episodes] == [1, 0] * 100
     assert {tuple(episode.observations[0][:3]) for episode in episodes} == {(0, 1, 0), (0, -1, 0)}
@@ -75,20 +75,20 @@ def test_tmaze_data_have_every_length_and_half_wrong_turns() -> None:
         assert actions[:-1].tolist() == [RIGHT] * (len(episode.rewards) - 1)
         hinted = UP if episode.observations[0][1] == 1 else DOWN
         assert (actions[-1] == hinted) == (episode.rewards[-1] == 1)
-    np.testing.assert_array_equal(recipe.play(5).observations, episodes[5].observations)
+    np.testing.assert_array_equal(recipe.player()(5).observations, episodes[5].observations)
 
 
 @pytest.mark.parametrize(("level", "k"), [("Easy", 4), ("Medium", 32), ("Hard", 64), ("53", 53), ("1", 1)])
 def test_recall_experts_repeat_the_card_and_earn_all(level: str, k: int) -> None:
     pytest.importorskip("popgym")
-    episode = memory_dataset(f"memory/repeat-previous-{level.lower()}").recipe.play(0)
+    episode = memory_dataset(f"memory/repeat-previous-{level.lower()}").recipe.player()(0)
     assert episode.rewards.sum() == pytest.approx(1)
     assert len(episode.actions) > k + 40
     np.testing.assert_array_equal(episode.actions[k - 1 :], episode.observations[: len(episode.actions) - k + 1])
     if not level.isdigit():
-        same = memory_dataset(f"memory/repeat-previous-{k}").recipe.play(0)
+        same = memory_dataset(f"memory/repeat-previous-{k}").recipe.player()(0)
         np.testing.assert_array_equal(same.observations, episode.observations)
-        episode = memory_dataset(f"memory/repeat-first-{level.lower()}").recipe.play(0)
+        episode = memory_dataset(f"memory/repeat-first-{level.lower()}").recipe.player()(0)
         assert episode.rewards.sum() == pytest.approx(1)
         assert (episode.actions == episode.observations[0]).all()
 
@@ -125,14 +125,14 @@ def test_cartpole_expert_never_falls(level: str, steps: int) -> None:
     pytest.importorskip("popgym")
     recipe = memory_dataset(f"memory/position-only-cartpole-{level.lower()}").recipe
     for index in (0, 2, 4):  # the expert's own
-        rewards = recipe.play(index).rewards
+        rewards = recipe.player()(index).rewards
         assert (len(rewards), rewards.sum()) == (steps, pytest.approx(1))
 
 
 def test_pendulum_expert_is_upright_at_the_end_from_everywhere() -> None:
     pytest.importorskip("popgym")
     recipe = memory_dataset("memory/position-only-pendulum-hard").recipe
-    episodes = [recipe.play(2 * index) for index in range(12)]
+    episodes = [recipe.player()(2 * index) for index in range(12)]
     assert min(episode.observations[-1, 0] for episode in episodes) > 0.99  # the cosine of the angle
     assert np.mean([episode.rewards.sum() for episode in episodes]) > 0.75  # at random 0.25; the best mean is 0.83
 
@@ -183,7 +183,7 @@ def test_dark_key_to_door_evaluates_on_tasks_not_in_the_data() -> None:
 
 def test_dark_key_to_door_data_go_from_random_to_the_optimum() -> None:
     recipe = memory_dataset("memory/dark-key-to-door").recipe
-    histories = [recipe.play(index) for index in range(4)]
+    histories = [recipe.player()(index) for index in range(4)]
     for history in histories:
         episodes = len(history.rewards) / 50
         assert 50 <= episodes <= 100
@@ -212,7 +212,7 @@ def test_last_episodes_is_the_mean_of_ten_inner_episodes() -> None:
 def test_popgym_data_are_half_expert_and_half_noisy(name: str) -> None:
     pytest.importorskip("popgym")
     recipe = DATASETS[f"memory/{name}"].recipe
-    returns = np.array([recipe.play(index).rewards.sum() for index in range(30)])
-    np.testing.assert_array_equal(recipe.play(1).actions, recipe.play(1).actions)
+    returns = np.array([recipe.player()(index).rewards.sum() for index in range(30)])
+    np.testing.assert_array_equal(recipe.player()(1).actions, recipe.player()(1).actions)
     assert returns[::2].mean() > returns[1::2].mean() + 0.2
     assert np.std(returns[1::2]) > 0.1

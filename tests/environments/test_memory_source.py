@@ -30,7 +30,7 @@ def test_store_holds_the_recipes_episodes(
         assert (store.observation_space, store.action_space) == (MultiDiscrete([9, 9, 2, 2]), Discrete(5))
     for index, episode in enumerate(store):
         for key in ("observations", "actions", "rewards"):
-            np.testing.assert_array_equal(getattr(episode, key), getattr(recipe.play(index), key))
+            np.testing.assert_array_equal(getattr(episode, key), getattr(recipe.player()(index), key))
 
 
 @pytest.mark.parametrize("name", [*DATASETS, "memory/repeat-previous-33", "memory/tmaze-33"])

@@ -19,7 +19,7 @@ from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import known_spaces
 from decision_rnn.environments.spaces import described_spaces, read_spaces
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.records import read_record
+from decision_rnn.utils.parsing import read_record
 
 NESTED = Dict(
     goal=Tuple([Discrete(3, start=1), Box(0, 255, (2, 2), np.uint8)]), at=Box(-1, 1, ()), flags=MultiBinary(3)

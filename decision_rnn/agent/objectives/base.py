@@ -97,4 +97,4 @@ def box_size(spec: AgentSpec, objective: str) -> int:
     """The number of action entries, for an objective that acts in a Box alone; InputError for other spaces."""
     if not isinstance(spec.action_space, gymnasium.spaces.Box):
         raise InputError(f"objective {objective} needs actions in a Box, not {spec.action_space}. Use objective mse.")
-    return Layout.of_actions(spec.action_space).size
+    return Layout.of_space(spec.action_space, "actions").size

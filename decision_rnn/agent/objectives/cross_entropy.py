@@ -21,7 +21,7 @@ class CrossEntropy(Objective):
 
     def __init__(self, spec: AgentSpec) -> None:
         super().__init__()
-        layout = Layout.of_actions(spec.action_space)
+        layout = Layout.of_space(spec.action_space, "actions")
         self.choices: Sequence[int] = layout.parts[0].choices
         self.head = nn.Linear(spec.width, layout.size)
 

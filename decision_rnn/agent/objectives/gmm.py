@@ -48,7 +48,7 @@ class GMM(Objective):
     def __init__(self, config: GMMConfig, spec: AgentSpec) -> None:
         super().__init__()
         self.min_std = config.min_std
-        self.shape = config.num_components, Layout.of_actions(spec.action_space).size
+        self.shape = config.num_components, Layout.of_space(spec.action_space, "actions").size
         self.head = nn.Linear(spec.width, config.num_components * (1 + 2 * self.shape[1]))
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:

@@ -19,7 +19,7 @@ class MSE(Objective):
 
     def __init__(self, spec: AgentSpec) -> None:
         super().__init__()
-        self.head = nn.Linear(spec.width, Layout.of_actions(spec.action_space).size)
+        self.head = nn.Linear(spec.width, Layout.of_space(spec.action_space, "actions").size)
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         return F.mse_loss(self.action(hidden), batch.action), {}
