@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from decision_rnn import testing
-from decision_rnn.backbones import reset_rows, select_rows
+from decision_rnn.backbones import reset_rows, select_rows, testing
 from decision_rnn.backbones.contract import steps
 from decision_rnn.backbones.testing import (
     BATCH,

@@ -14,7 +14,7 @@ from test_recurrence import test_half_precision_gates_are_computed_in_float32 as
 from test_recurrence import test_linear_recurrence_does_not_modify_its_arguments as test_arguments  # noqa: F401
 from test_recurrence import test_values_and_gradients_equal_loops as test_values  # noqa: F401
 
-from decision_rnn import testing
+from decision_rnn.backbones import testing
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
 
