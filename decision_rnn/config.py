@@ -216,6 +216,11 @@ class RunConfig:
             raise InputError(conflict)
 
     @property
+    def run_name(self) -> str:
+        """The name of the run's folder, and of its package's, if the user gives none."""
+        return f"{self.dataset.replace('/', '-')}-{self.backbone.name}-seed{self.seed}"
+
+    @property
     def relabeled(self) -> bool:
         """Whether goals are those that episodes went on to reach."""
         return self.training.goal_relabeling == "hindsight"

@@ -95,11 +95,15 @@ class CommandParser(argparse.ArgumentParser):
         raise InputError(f"{message}{end} `{self.prog} --help` lists the arguments.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, but an argument that is unknown to this parser, such as an action's, is its error."""
-        values, unknown = super().parse_known_args(args, namespace)
+        """As argparse does, but an unknown argument is this parser's error, before that of a missing one."""
+        options = [] if self._subparsers else [word.partition("=")[0] for word in args if re.match(r"--\w", word)]
+        unknown = [name for name in options if name not in self._option_string_actions]
+        if not unknown:
+            values, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            names = [name.strip("-") for name in self._option_string_actions]
-            known = names + config.option_names({}) * self.takes_run
+            known = [name.strip("-") for name in self._option_string_actions]
+            if self.takes_run:
+                known += config.option_names({})
             self.error(f"unknown argument {unknown[0]!r:.100}. {suggest(unknown[0].strip('-'), known)}".strip(" ."))
         return values, unknown
 

@@ -3,7 +3,6 @@
 import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -180,8 +179,7 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
                 warn(f"[{ended} of {len(pending)}] {run.run} {f'failed: {error}' if error else 'done'}")
 
         settings = max((run.config.evaluation for run in planned), key=lambda each: each.episodes)
-        configs = [to_dict(replace(variant.config, dataset=plan.datasets[0])) for variant in plan.variants]
-        variants = [vars(variant) | {"config": config} for variant, config in zip(plan.variants, configs, strict=True)]
+        variants = [vars(variant) | {"config": to_dict(variant.config)} for variant in plan.variants]
         comparison = Comparison(
             command=command,
             seeds=plan.seeds,

@@ -42,8 +42,11 @@ class Task:
     def words(self) -> list[str]:
         """The words of the command that starts or resumes the run."""
         words = ["train", "--config", str(self.file), "--output", str(self.folder)]
-        words += ["--plugins", ",".join(self.plugins)] * bool(self.plugins)
-        return words + ["--resume"] * (self.folder / "config.yaml").is_file()
+        if self.plugins:
+            words += ["--plugins", ",".join(self.plugins)]
+        if (self.folder / "config.yaml").is_file():
+            words.append("--resume")
+        return words
 
     def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
         """Start the run, one of `jobs` at a time, in a process that ends with this one and writes to the run's log."""

@@ -9,20 +9,17 @@ import torch
 from gymnasium.spaces import Box
 
 from decision_rnn.agent import MSEConfig
-from decision_rnn.backbones import count_parameters
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.actor import actor_of
-from decision_rnn.evaluation.evaluate import action_cost
-from decision_rnn.evaluation.results import PACKAGES
+from decision_rnn.evaluation.evaluate import action_cost, measured_at
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.training.prepare import prepare, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.machine import commit, hardware, versions
 from decision_rnn.utils.messages import warn
 
 
@@ -82,17 +79,10 @@ class HeldOutLoss:
         except InputError as error:  # it is damaged: resuming the run fails and names the file
             warn(f"skipped: {error}")
             return None
-        agent = trained.agent
         return {
             "held_out_loss": self(trained.config, trained),
             **dict.fromkeys(("checkpoints", "targets", "remarks"), ()),
-            "step": trained.step,
-            "training_seconds": round(trained.seconds, 1),
             "evaluation_seconds": 0.0,
-            "parameters": count_parameters(agent),
-            "backbone_parameters": count_parameters(agent.backbone),
-            "state_bytes": action_cost(actor_of(trained, config.evaluation), agent.observation_dim)[1],
-            "commit": commit(),
-            "versions": versions(PACKAGES),
-            "hardware": hardware(),
+            "state_bytes": action_cost(actor_of(trained, config.evaluation), trained.agent.observation_dim)[1],
+            **measured_at(trained),
         }

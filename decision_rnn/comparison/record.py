@@ -125,7 +125,9 @@ class Record:
     def names(self) -> dict[str, str]:
         """Names of the variants in tables, by label; they tell how a variant acts if not as the first one."""
         first = self.variants[0].acting
-        return {each.label: each.name + f" ({each.acting})" * (each.acting != first) for each in self.variants}
+        return {
+            each.label: each.name if each.acting == first else f"{each.name} ({each.acting})" for each in self.variants
+        }
 
     def runs(self, dataset: str) -> dict[str, tuple[Trial, ...]]:
         """Finished runs on a dataset by label, in the order of their seeds, of the variants that have some."""

@@ -69,7 +69,7 @@ def _over_datasets(record: Record) -> Section:
     finding = f"{names[best]} has the highest interquartile mean over {len(summary.scores[best])} datasets"
     left_out = [name for name in main if name not in summary.scores[best]]
     left_out += [names[label] for label in names if label not in means]
-    notes = [f"Left out for lack of results: {listed(left_out)}."] * bool(left_out)
+    notes = [f"Left out for lack of results: {listed(left_out)}."] if left_out else []
     compared = _describe_differences(record, summary.improvements, 0.5)
     return Section(ALL, f"{finding}: {means[best]}. {compared}", _tables(record, tables), notes)
 
@@ -156,7 +156,8 @@ def _tables(record: Record, tables: Mapping[str, Columns]) -> list[Table]:
         columns = {head: cells for head, cells in columns.items() if any(cells.values())}
         labels = [label for label in record.names if any(cells.get(label) for cells in columns.values())]
         rows = [[record.names[label], *(cells.get(label, "") for cells in columns.values())] for label in labels]
-        filled += [Table(title, [*columns], rows)] * bool(rows)
+        if rows:
+            filled.append(Table(title, [*columns], rows))
     return filled
 
 
@@ -168,7 +169,8 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
     if dataset.held_out is None:
         best = float(data.normalised(data.return_max))
         notes.append(f"Episodes of the data score {data.score_mean:.1f} on average and {best:.1f} at best.")
-        notes += [data.comparable] * bool(data.comparable)
+        if data.comparable:
+            notes.append(data.comparable)
     concerned: dict[str, dict[str, None]] = defaultdict(dict)
     for label, trials in runs.items():
         for remark in (remark for run in trials for remark in run.remarks):
@@ -184,7 +186,8 @@ def format_seeds(values: Scores, digits: str = ".1f", failed: int = 0, episodes:
     text = _interval(summary, digits) if len(values) else ""
     if summary.spread == "range":
         text = f"{summary.score:{digits}} ({', '.join(f'{value:{digits}}' for value in values)})"
-    return ", ".join([text] * bool(text) + [f"{failed} of {failed + len(values)} failed"] * bool(failed))
+    failures = f"{failed} of {failed + len(values)} failed" if failed else ""
+    return ", ".join(filter(None, (text, failures)))
 
 
 def _interval(estimate: SeedScores | SeedDifference, digits: str) -> str:

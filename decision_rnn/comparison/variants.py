@@ -11,6 +11,7 @@ How a variant acts is part of the method. Episodes and target returns are shared
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -18,6 +19,7 @@ from pydantic import BeforeValidator, Field
 from decision_rnn.backbones import registered
 from decision_rnn.config import MATCH, EvaluationConfig, RunConfig, complete, from_dict, overlay
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import read_yaml
 
 Label = Annotated[str, Field(pattern=r"^\w[\w.,+=%-]*$")]
 """A name that can be a folder's."""
@@ -27,21 +29,7 @@ Controls = Annotated[
     tuple[Literal["bc", "bc-10%", "bc-mlp", "mlp", "conv"], ...],
     BeforeValidator(lambda names: () if names == ("none",) else names),
 ]
-NAMES = {
-    "bc": "BC",
-    "bc-10%": "10% BC",
-    "bc-mlp": "BC, MLP",
-    "mlp": "MLP",
-    "mlp-history": "MLP, 4-step history",
-    "conv": "Convolution",
-    "decision-transformer": "Decision Transformer",
-    "mingru": "minGRU",
-    "minlstm": "minLSTM",
-    "mlstm": "mLSTM",
-    "slstm": "sLSTM",
-    **{name: name.capitalize() for name in ("aaren", "mamba", "retention", "transformer")},
-    **{name: name.upper() for name in ("gru", "lstm", "rnn", "lru", "s4d", "h3", "hgrn", "scrn", "rwkv")},
-}
+NAMES = read_yaml(Path(__file__).with_name("names.yaml"))
 """Names in tables, by label."""
 SHARED = {f"evaluation.{field.name}" for field in fields(EvaluationConfig)}
 SHARED -= {"evaluation.inference", "evaluation.window", "evaluation.actions"}

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.backbones import State, count_parameters
+from decision_rnn.backbones import State
 from decision_rnn.config import to_dict
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.results import Result, describe_acting
@@ -99,10 +99,8 @@ def export_onnx(
         new.write_bytes(data)
     settings = trained.config.evaluation
     if (settings.inference, settings.actions) != ("recurrent", "greedy"):
-        warn(
-            f"{path.name} carries its state and acts greedily, unlike the run ({describe_acting(settings)}): evaluate "
-            "the file itself"
-        )
+        acting = describe_acting(settings)
+        warn(f"{path.name} carries its state and acts greedily, unlike the run ({acting}): evaluate the file itself")
     return difference
 
 
@@ -131,8 +129,8 @@ def describe(
             "provenance": asdict(data),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
-            "parameters": count_parameters(agent),
-            "backbone_parameters": count_parameters(agent.backbone),
+            "parameters": trained.parameters,
+            "backbone_parameters": trained.backbone_parameters,
         },
         "scores": [
             {

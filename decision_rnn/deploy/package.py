@@ -15,7 +15,6 @@ from pathlib import Path
 
 import jinja2
 
-from decision_rnn.backbones import count_parameters
 from decision_rnn.deploy.browser import Subject, write_page
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.evaluation.results import Result, describe_acting, results_of, write_result
@@ -58,8 +57,7 @@ def package(
     """
     checkpoint = find_agent(run)
     trained = load_agent(checkpoint, plugins)
-    label = f"{trained.provenance.name.replace('/', '-')}-{trained.config.backbone.name}-seed{trained.config.seed}"
-    folder = Path("packages", label) if output is None else Path(output)
+    folder = Path("packages", trained.config.run_name) if output is None else Path(output)
     check_destination(folder)
     run_folder = run_of(checkpoint)
     results = [] if run_folder is None else [*results_of(run_folder, trained.config, trained.provenance, trained.step)]
@@ -121,5 +119,4 @@ def write_card(folder: Path, trained: TrainedAgent, result: Result | None, name:
         result=result,
         acting=result and describe_acting(result.protocol),
         target=None if target is None else '"auto"' if target == AUTO else f"{target:g}",
-        parameters=count_parameters(trained.agent),
     )

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.agent import ActingState
-from decision_rnn.backbones import count_parameters
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.layouts import Layout
@@ -51,7 +50,7 @@ def evaluate(
     target_returns: float | str | Sequence[float | str] | None = None,
     *,
     output: Path | str | None = None,
-    processes: int | None = None,
+    processes: PositiveInt | None = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
     **settings: Any,
@@ -138,10 +137,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     actor = actor_of(policy, settings)
     if isinstance(policy, TrainedAgent):
         check_plugins(config.plugins, f"this run of {policy.provenance.name}")
-        parameters = count_parameters(policy.agent), count_parameters(policy.agent.backbone)
         cost = action_cost(actor, policy.agent.observation_dim)
-    else:
-        parameters = policy.parameters, policy.backbone_parameters
     dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
@@ -161,22 +157,29 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     return Result(
         config=config,
         dataset=dataset,
-        step=policy.step,
         protocol=protocol,
         targets=tuple(_target_result(config, dataset, protocol, target, episodes) for target, episodes in targets),
         remarks=tuple(remarks(config, dataset, settings, protocol.target_returns, played)),
-        training_seconds=round(policy.seconds, 1),
-        parameters=parameters[0],
-        backbone_parameters=parameters[1],
         environment_steps=int(played["length"].sum()),
         evaluation_seconds=round(seconds, 2),
-        commit=commit(),
-        versions=versions(PACKAGES),
-        hardware=hardware(),
         action_microseconds=cost[0],
         state_bytes=cost[1],
         jobs=jobs_at_a_time(),
+        **measured_at(policy),
     )
+
+
+def measured_at(policy: TrainedAgent | EvaluatedPolicy) -> dict[str, Any]:
+    """What `Measurements` have of a policy before it is played, and of this machine."""
+    return {
+        "step": policy.step,
+        "training_seconds": round(policy.seconds, 1),
+        "parameters": policy.parameters,
+        "backbone_parameters": policy.backbone_parameters,
+        "commit": commit(),
+        "versions": versions(PACKAGES),
+        "hardware": hardware(),
+    }
 
 
 def _target_result(

@@ -23,6 +23,7 @@ from pydantic import Field
 from safetensors import SafetensorError
 
 from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of, writing
@@ -49,6 +50,16 @@ class TrainedAgent:
     provenance: DatasetSpec
     step: int
     seconds: float
+
+    @property
+    def parameters(self) -> int:
+        """The number of trainable parameters."""
+        return count_parameters(self.agent)
+
+    @property
+    def backbone_parameters(self) -> int:
+        """That of its backbone."""
+        return count_parameters(self.agent.backbone)
 
 
 Size = Annotated[int, Field(ge=1, lt=2**31)]

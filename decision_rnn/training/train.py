@@ -151,8 +151,7 @@ def train(
         with first_process_first():
             dataset = as_dataset(data, environment_id, run_config.path, run_config.partial)
         run_config = replace(run_config, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
-        default = f"{dataset.name.replace('/', '-')}-{run_config.backbone.name}-seed{run_config.seed}"
-        folder = folder or Path("runs") / default
+        folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
         return Run(folder, _train(run_config, dataset, folder, resume, callback))

@@ -115,7 +115,7 @@ def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tm
         ("data frobnicate", ["frobnicate", "list"]),
         ("data info", ["dataset"]),
         ("data export hopper-medium", ["--format", "--output"]),
-        ("data export a --format d4rl --output b --formt c", ["--formt", "Did you mean format", "data export --help"]),
+        ("data export a --formt d4rl", ["--formt", "Did you mean format", "data export --help"]),
         ("data --plugins nosuch list", ["nosuch"]),
     ],
 )

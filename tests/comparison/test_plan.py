@@ -34,7 +34,7 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
     variants = make_plan(keys, "test").variants
     config = {variant.label: variant.config for variant in variants}
     names = {"own": "own", "other": "other"}
-    controls = {"bc": "BC", "bc-10%": "10% BC", "bc-mlp": "BC, MLP", "mlp": "MLP", "conv": "Convolution"}
+    controls = {"bc": "BC", "bc-10%": "10% BC", "bc-mlp": "BC (MLP)", "mlp": "MLP", "conv": "Convolution"}
     assert {variant.label: variant.name for variant in variants} == names | controls
     assert [variant.control for variant in variants] == [False] * 2 + [True] * 5
     own, bc = config["own"], config["bc"]
@@ -50,7 +50,7 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
 def test_variant_may_have_a_name_for_tables() -> None:
     variants = {"mlp-history": {}, "deep": {"name": "minGRU, 6 layers", "backbone.layers": 6}}
     plan = make_plan(small(Path("x"), variants=variants, backbones="lru,deep"), "test")
-    assert [variant.name for variant in plan.variants] == ["MLP, 4-step history", "minGRU, 6 layers", "LRU"]
+    assert [variant.name for variant in plan.variants] == ["MLP (4-step history)", "minGRU, 6 layers", "LRU"]
 
 
 def test_bc_has_objective_and_optimizer_of_the_first_variant() -> None:
