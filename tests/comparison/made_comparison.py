@@ -14,7 +14,8 @@ from decision_rnn.evaluation.results import TargetResult
 
 TARGETS = {3600.0: "paper", 1800.0: "paper", 3000.0: "best", 1000.0: "spread", 2000.0: "spread"}
 CONTROLS = ("bc", "mlp", "conv")
-CONFIG: dict[str, Any] = {"training": {"steps": 20_000}, "evaluation": {"inference": "recurrent", "actions": "greedy"}}
+ACTING = {"inference": "recurrent", "window": 20, "actions": "greedy"}
+CONFIG: dict[str, Any] = {"training": {"steps": 20_000}, "evaluation": ACTING}
 
 
 def make_dataset(name: str = "local/round") -> ComparedDataset:
