@@ -22,16 +22,11 @@ def parse(*arguments: str) -> object:
 
 
 def test_command_line_sets_options_of_every_config_section() -> None:
-    words = "hopper-medium --backbone lru --backbone.init_half_life=90 --training.steps 7 --seed 3"
-    words += " --training.learning_rate=1e-4"
-    words += " --agent.tokens interleaved --condition none --evaluation.target_returns [3000,10]"
+    words = "hopper-medium --backbone lru --backbone.init_half_life=90 --training.steps 7 --training.learning_rate=1e-4"
+    words += " --seed 3 --agent.tokens interleaved --condition none --evaluation.target_returns [3000,10]"
     config = parse(*words.split())
-    assert (config.dataset, config.seed, config.backbone.name, config.backbone.init_half_life) == (
-        "hopper-medium",
-        3,
-        "lru",
-        90,
-    )
+    assert (config.dataset, config.seed) == ("hopper-medium", 3)
+    assert (config.backbone.name, config.backbone.init_half_life) == ("lru", 90)
     assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
     assert (config.agent.tokens, config.takes_target) == ("interleaved", False)
     assert config.evaluation.target_returns == (3000.0, 10.0)
@@ -52,22 +47,14 @@ def test_target_returns_have_the_same_spellings_everywhere(
     spelled: str, numbers: tuple[float, ...], tmp_path: Path
 ) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text(f"dataset: hopper-medium\nevaluation: {{target_returns: {spelled if '[' in spelled else 2}}}\n")
+    file.write_text(f"dataset: hopper-medium\nevaluation: {{target_returns: [{spelled.strip('[]')}]}}\n")
     words = ["hopper-medium", "--evaluation.target_returns", spelled]
     assert parse(*words).evaluation.target_returns == numbers
-    assert parse("--config", str(file)).evaluation.target_returns == (numbers if "[" in spelled else (2.0,))
+    assert parse("--config", str(file)).evaluation.target_returns == numbers
     assert command_parser("evaluate").read(["run", "--target-returns", spelled]).settings["target_returns"] == numbers
     assert evaluation_settings(EvaluationConfig(), target_returns=spelled).target_returns == numbers
     if len(numbers) == 1:
         assert command_parser("play").read(["run", "--target_return", spelled]).target_return == numbers[0]
-
-
-def test_numbers_of_thousands_are_counts_of_parameters() -> None:
-    config = parse("hopper-medium", "--backbone.match_parameters", "1.2e5", "--training.learning_rate", "2e-3")
-    assert config.training.learning_rate == 2e-3
-    assert parse("hopper-medium", "--backbone.match_parameters", "120k").backbone == config.backbone
-    with pytest.raises(InputError, match=r"training\.steps.*2k"):
-        parse("hopper-medium", "--training.steps", "2k")
 
 
 def test_every_configuration_survives_replace() -> None:
@@ -91,14 +78,10 @@ def test_every_configuration_survives_replace() -> None:
 
 
 def test_construction_and_replace_validate() -> None:
-    for make in (
-        lambda: TrainingConfig(steps=0),
-        lambda: replace(TrainingConfig(), schedule="square"),
-        lambda: replace(from_dict({"dataset": "x"}), seed=-1),
-        lambda: replace(TrainingConfig(), steps=100, warmup_steps=101),
-    ):
-        with pytest.raises(ValidationError, match=r"steps|schedule|seed|warmup_steps"):
-            make()
+    with pytest.raises(ValidationError, match="steps"):
+        TrainingConfig(steps=0)
+    with pytest.raises(ValidationError, match="warmup_steps"):
+        replace(TrainingConfig(), steps=100, warmup_steps=101)
 
 
 def test_saved_configuration_keeps_what_was_left_open() -> None:
@@ -115,7 +98,8 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
     assert (config.backbone.name, config.backbone.init_half_life) == ("lru", 80)
     assert (config.training.steps, config.training.context) == (6, 7)
     file.write_text("dataset: d4rl/hopper-medium-v2\npath: here.hdf5\nbackbone: minlstm\n")
-    assert (parse("--config", str(file)).backbone.name, parse("--config", str(file)).path) == ("minlstm", "here.hdf5")
+    config = parse("--config", str(file))
+    assert (config.backbone.name, config.path) == ("minlstm", "here.hdf5")
     assert parse("--config", str(file), "--path", "there.hdf5").path == "there.hdf5"
 
 
@@ -136,41 +120,28 @@ def test_tbptt_segments_default_is_50_where_the_state_outlasts_a_slice_and_1_els
     assert parse("hopper-medium", *words.split()).tbptt_segments == slices
 
 
-@pytest.mark.parametrize(
-    ("words", "discount"),
-    [
-        ("--training.goal_relabeling hindsight", 0.99),
-        ("--training.goal_relabeling hindsight --training.goal_discount 1", 1),
-        ("--training.goal_relabeling hindsight --condition none", 1),
-        ("--training.goal_relabeling hindsight --condition none --training.goal_discount 0.9", 0.9),
-        ("", 1),
-    ],
-)
-def test_goal_discount_default_is_near_where_agents_are_asked_for_few_steps(words: str, discount: float) -> None:
-    config = parse("own/reach", *words.split())
-    assert config.goal_discount == discount
-    assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
+HINDSIGHT = "--training.goal_relabeling hindsight"
 
 
 @pytest.mark.parametrize(
-    ("words", "objective", "optimizer", "rate"),
+    ("words", "objective", "optimizer", "rate", "discount"),
     [
-        ("--training.goal_relabeling hindsight", "gmm", "muon", 4e-3),
-        ("--training.goal_relabeling hindsight --objective.num_components 3", "gmm", "muon", 4e-3),
-        ("--training.goal_relabeling hindsight --objective mse", "mse", "muon", 4e-3),
-        ("--training.goal_relabeling hindsight --training.optimizer adamw", "gmm", "adamw", 1e-3),
-        ("--training.goal_relabeling hindsight --condition none", "mse", "adamw", 1e-3),
-        ("", "mse", "adamw", 1e-3),
+        (HINDSIGHT, "gmm", "muon", 4e-3, 0.99),
+        (f"{HINDSIGHT} --objective mse --training.goal_discount 1", "mse", "muon", 4e-3, 1),
+        (f"{HINDSIGHT} --objective.num_components 3 --training.optimizer adamw", "gmm", "adamw", 1e-3, 0.99),
+        (f"{HINDSIGHT} --condition none", "mse", "adamw", 1e-3, 1),
+        (f"{HINDSIGHT} --condition none --training.goal_discount 0.9", "mse", "adamw", 1e-3, 0.9),
+        ("", "mse", "adamw", 1e-3, 1),
     ],
 )
-def test_objective_and_optimizer_defaults_are_others_where_agents_are_asked_for_few_steps(
-    words: str, objective: str, optimizer: str, rate: float
+def test_defaults_are_others_where_agents_are_conditioned_on_time(
+    words: str, objective: str, optimizer: str, rate: float, discount: float
 ) -> None:
     config = parse("local/reach", *words.split())
     training = config.training_options
-    assert config.objective_options.name == objective
+    assert (config.objective_options.name, config.goal_discount) == (objective, discount)
     assert (training.optimizer, training.peak_learning_rate) == (optimizer, rate)
-    assert from_dict(to_dict(config), "again") == config
+    assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
 
 
 def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None:
@@ -201,23 +172,17 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
     [
         ("", ["dataset"]),
         ("hopper-medium --backbone mingur", ["mingur", "mingru"]),
-        ("hopper-medium --condition nothing", ["nothing", "none"]),
         ("hopper-medium --training.stepz 5", ["training.stepz", "training.steps"]),
         ("hopper-medium --steps 5", ["--steps", "training.steps"]),
         ("hopper-medium --training.top_fraction 0.1", ["training.top_fraction", " top_fraction"]),
         ("hopper-medium --evaluaton.seed 3", ["evaluaton.seed", "evaluation.seed"]),
         ("hopper-medium --conf nowhere.yaml", ["conf", "config"]),  # no abbreviations
         ("hopper-medium --config nowhere.yaml", ["nowhere.yaml"]),
-        ("hopper-medium --training.steps many", ["training.steps", "many"]),
         ("hopper-medium --training.steps", ["training.steps"]),
-        ("hopper-medium --training.steps 0", ["training.steps", "0"]),
-        ("hopper-medium --training.return_weighting 1e3", ["training.return_weighting", "100"]),
-        ("hopper-medium --condition.rtg_quantile 2", ["condition.rtg_quantile", "2"]),
+        ("hopper-medium --training.steps 2k", ["training.steps", "2k"]),
         ("hopper-medium --condition none --condition.noise 1", ["condition.noise"]),
-        ("hopper-medium --training.schedule square", ["training.schedule", "square", "cosine"]),
         ("hopper-medium --backbone.heads 2", ["backbone.heads"]),
         ("hopper-medium --training.p_randomgoal 0.5", ["training.p_randomgoal need"]),
-        ("hopper-medium --evaluation.target_returns []", ["evaluation.target_returns"]),
         ("hopper-medium --evaluation.target_returns many", ["evaluation.target_returns", "many"]),
         ("hopper-medium --backbone.match_parameters many", ["backbone.match_parameters", "many"]),
         ("hopper-medium --backbone.match_parameters 7", ["backbone.match_parameters", "65"]),
@@ -237,8 +202,6 @@ def test_invalid_option_raises_one_line_naming_it(arguments: str, words: list[st
     [
         ("training: {stepz: 5}", ["training.stepz", "training.steps"]),
         ("{dataset: x, training: 5}", ["training", "5"]),
-        ("backbone: {name: gru9}", ["gru9"]),
-        ("backbone: {width: wide}", ["backbone.width", "wide"]),
         ("training: {steps: null}", ["training.steps"]),
         ("plugins: 5", ["plugins", "5"]),
         ("- 1\n- 2", []),
@@ -255,7 +218,7 @@ def test_invalid_file_raises_one_line_naming_file_and_key(tmp_path: Path, text: 
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("written", ["600k", "600000", "0.6M", "600_000", "0.600m"])
+@pytest.mark.parametrize("written", ["600k", "600000", "0.6M", "600_000", "6e5"])
 def test_match_parameters_sets_the_backbone_width(written: str) -> None:
     """A minGRU of width w has 3 * (10 w^2 + 11 w) + 2 w parameters: the nearest to 600k is w = 141."""
     config = parse("hopper-medium", "--backbone.match_parameters", written)
@@ -265,13 +228,12 @@ def test_match_parameters_sets_the_backbone_width(written: str) -> None:
 
 
 def test_match_parameters_accounts_for_other_backbone_options() -> None:
-    config = parse("hopper-medium", "--backbone", "lru", "--backbone.state_size=7", "--backbone.match_parameters=50k")
-    assert (config.backbone.name, config.backbone.state_size) == ("lru", 7)
-    assert abs(count_parameters(Backbone(config.backbone)) - 50_000) < 1_000
-    assert (
-        parse("hopper-medium", "--backbone", "lru", "--backbone.match_parameters=50k").backbone.width
-        < config.backbone.width
+    small, large = (
+        parse("hopper-medium", "--backbone", "lru", f"--backbone.state_size={size}", "--backbone.match_parameters=50k")
+        for size in (7, 70)
     )
+    assert large.backbone.width < small.backbone.width
+    assert abs(count_parameters(Backbone(small.backbone)) - 50_000) < 1_000
 
 
 def test_width_and_match_parameters_override_each_other_but_not_in_one_file(tmp_path: Path) -> None:

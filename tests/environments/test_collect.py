@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from decision_rnn import open_dataset
-from decision_rnn.data import collect as collection
 from decision_rnn.data.collect import collect, open_or_collect
-from decision_rnn.data.sources.standin import RECIPES, StandinRecipe
 from decision_rnn.data.store import FORMAT
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.recipe import Recipe
@@ -148,22 +145,3 @@ def test_two_processes_make_a_dataset_once() -> None:
     assert one == other
     assert len(one) == 1  # the fingerprint, and no message
     assert sorted(marks()) == sorted(f"toy/1:{index}" for index in range(40))
-
-
-def test_two_processes_make_the_parts_of_a_standin_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, recipe in RECIPES.items():
-        monkeypatch.setitem(RECIPES, name, replace(recipe, steps=300))
-    player = StandinRecipe.player
-
-    def marking(recipe: StandinRecipe) -> Callable[[int], Episode]:
-        play = player(recipe)
-        return lambda index: (mark(recipe, index), play(index))[1]
-
-    monkeypatch.setattr(StandinRecipe, "player", marking)
-    monkeypatch.setattr(StandinRecipe, "start_method", "fork")
-    monkeypatch.setattr(collection, "available_cores", lambda: 1)
-    names = ("hopper-medium-expert", "hopper-medium", "hopper-expert")
-    processes = [start(lambda name=name: open_dataset(name).store.num_episodes) for name in names]
-    both, medium, expert = (int(lines[-1]) for lines in outputs(*processes))
-    assert both == medium + expert
-    assert len(marks()) == len(set(marks()))

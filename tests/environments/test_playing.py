@@ -6,13 +6,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from decision_rnn import play_episodes
 from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, play, play_episode, play_together, step_limit, take
-from decision_rnn.evaluation.metrics import Metric
-from decision_rnn.evaluation.rollout import rollout
 from decision_rnn.utils.errors import InputError
 
 CARTPOLE = "CartPole-v1"
@@ -44,9 +41,7 @@ def test_episodes_together_are_those_played_alone() -> None:
         nonlocal states
         states = states if remaining is None else states[remaining]
         np.testing.assert_array_equal(states, rows)
-        return np.array(
-            [int(row % 2 == 0 or observation[2] > 0) for row, observation in zip(rows, current, strict=True)]
-        )
+        return np.where((rows % 2 == 0) | (np.array(current)[:, 2] > 0), 1, 0)
 
     for step in play_together(environments, observations, policy):
         for row, action in zip(step.rows, step.actions, strict=True):
@@ -118,28 +113,3 @@ def test_number_that_is_not_finite_is_refused(step: Any, name: str, monkeypatch:
     monkeypatch.setattr(Counter, "step", lambda *_: (np.array(step[0]), step[1], True, False, {}))
     with pytest.raises(InputError, match=name):
         play_episode(Counter(), lambda *_: np.ones(1), seed=3)
-
-
-class Still:
-    """An actor that does nothing and has no state."""
-
-    def initial_state(self, environments: int) -> list[np.ndarray]:
-        return []
-
-    def step(self, observation: np.ndarray, *_: Any) -> tuple[np.ndarray, list[np.ndarray]]:
-        return np.zeros((len(observation), 1)), []
-
-
-def test_evaluation_closes_its_environments_on_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Faulty(Metric):
-        name = "faulty"
-
-        def step(self, *_: Any) -> float:
-            raise InputError("a fault of the metric")
-
-    closed: list[Any] = []
-    monkeypatch.setattr(Counter, "close", lambda environment: closed.append(environment))
-    monkeypatch.setitem(gymnasium.registry, "Counter-v0", EnvSpec("Counter-v0", Counter, order_enforce=False))
-    with pytest.raises(InputError, match="a fault of the metric"):
-        rollout(Still(), "Counter-v0", [1.0], episodes=3, seed=5, metrics=(Faulty,))
-    assert len(closed) == 3 + 1  # and the one of which the metadata are read

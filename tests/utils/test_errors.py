@@ -1,15 +1,11 @@
+"""Errors and the exit codes of the command line."""
+
 import errno
 
 import pytest
 
 from decision_rnn.cli.main import main
-from decision_rnn.utils.errors import EnvironmentFailure, InputError, did_you_mean
-
-
-def test_did_you_mean_suggests_only_close_names() -> None:
-    assert did_you_mean("mingur", ("minlstm", "mingru")) == "Did you mean mingru? "
-    assert did_you_mean("transformer", ("minlstm", "mingru")) == ""
-    assert did_you_mean("mingur", ("minlstm", "mingru"), likeness=0.99) == ""
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 
 
 @pytest.mark.parametrize(
