@@ -84,6 +84,8 @@ def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: li
         ({"observations": np.full((8, 4), np.nan)}, "observations"),
         ({"rewards": np.full(7, 1e39)}, "rewards"),
         ({"actions": np.zeros((7, 3))}, r"\(7, 3\)"),
+        ({"rewards": np.array([None] * 7)}, "rewards"),
+        ({"observations": {"a": 1}}, "observations"),
     ],
 )
 def test_invalid_episode_raises_naming_its_index(

@@ -1,7 +1,10 @@
+"""Training batches, against the episodes laid end to end, and how their first steps are drawn."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from data_files import assert_same, written
 
@@ -51,31 +54,23 @@ def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes
                 np.testing.assert_allclose(part[row], expected, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def test_stream_slices_are_uniform_over_their_first_steps(store: EpisodeStore) -> None:
-    stream = StepStream(store, context=10, batch_size=100, seed=0)
-    counts = np.zeros(85 - 10 + 1)
-    for _ in range(100):
-        for start in starts_of(stream.sample(), store):
-            counts[start] += 1
-    expected = counts.sum() / len(counts)
-    chi_square = ((counts - expected) ** 2 / expected).sum()
-    assert counts.min() > 0
-    assert 45 < chi_square < 115  # 75 degrees of freedom: 0.997 of the probability
-
-
-@pytest.mark.parametrize("weighting", [1.5, 6.0])
-def test_return_weighting_draws_first_steps_by_the_exponential_of_the_episode_return(
-    store: EpisodeStore, episodes: list[Episode], weighting: float
+@pytest.mark.parametrize("weighting", [0.0, 1.5, 6.0])
+@pytest.mark.parametrize("segment_start", ["anywhere", "episode"])
+def test_first_steps_are_drawn_by_the_return_of_their_episode(
+    store: EpisodeStore, episodes: list[Episode], weighting: float, segment_start: str
 ) -> None:
-    """Hong et al. (2023): exp(G / temperature) of returns between 0 and 1, here for every step of an episode."""
+    """Hong et al. (2023): exp(G / temperature) of scaled returns; none starts where it would leave the store."""
     returns = np.array([episode.rewards.sum() for episode in episodes])
     weights = np.exp(weighting * (returns - returns.min()) / np.ptp(returns))
     expected = np.repeat(weights, [len(episode.rewards) for episode in episodes])[: 85 - 10 + 1]
+    if segment_start == "episode":
+        expected *= np.isin(np.arange(len(expected)), store.offsets)
     expected /= expected.sum()
-    stream = StepStream(store, context=10, batch_size=500, seed=0, return_weighting=weighting)
+    stream = StepStream(store, 10, 500, 0, return_weighting=weighting, segment_start=segment_start)
     counts = np.bincount(np.concatenate([starts_of(stream.sample(), store) for _ in range(40)]), minlength=76)
     spread = np.sqrt(expected * (1 - expected) / 20_000)
     np.testing.assert_array_less(np.abs(counts / 20_000 - expected), 4.5 * spread + 1e-12)
+    assert scipy.stats.chisquare(counts[expected > 0], 20_000 * expected[expected > 0]).pvalue > 1e-3
 
 
 def test_return_weighting_of_equal_returns_is_uniform(tmp_path: Path) -> None:
@@ -103,22 +98,6 @@ def test_stream_of_tbptt_segments_continues_rows_and_marks_new_slices_by_reset(s
         before = starts
     assert could > 2000
     assert abs(new / could - 1 / slices) < 0.04  # four standard deviations
-
-
-@pytest.mark.parametrize("weighting", [0.0, 2.0])
-def test_slices_that_start_with_an_episode_draw_episodes_by_their_weight(
-    store: EpisodeStore, episodes: list[Episode], weighting: float
-) -> None:
-    """exp(w g) of returns g between 0 and 1, whatever the length; none starts where it would leave the store."""
-    beginnings, returns = store.offsets[:-1], np.array([episode.rewards.sum() for episode in episodes])
-    expected = np.exp(weighting * (returns - returns.min()) / np.ptp(returns)) * (beginnings <= 85 - 10)
-    stream = StepStream(store, 10, 500, 0, return_weighting=weighting, segment_start="episode")
-    drawn = np.concatenate([starts_of(stream.sample(), store) for _ in range(40)])
-    counts = (drawn[:, None] == beginnings).sum(0)
-    assert counts.sum() == len(drawn)
-    expected /= expected.sum()
-    spread = np.sqrt(expected * (1 - expected) / len(drawn))
-    np.testing.assert_array_less(np.abs(counts / len(drawn) - expected), 4.5 * spread + 1e-12)
 
 
 def test_rows_that_go_on_from_slice_to_slice_restart_with_an_episode(store: EpisodeStore) -> None:

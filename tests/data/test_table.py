@@ -9,14 +9,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from data_files import assert_equal, random_episode, rewards_of, write_hdf5
+from data_files import assert_equal, write_hdf5
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import import_log, open_dataset
 from decision_rnn.data.info import format_info, warn_of_actions
-from decision_rnn.data.sources.d4rl import write_d4rl
-from decision_rnn.data.sources.local import write_store
 from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
 
@@ -225,16 +223,6 @@ def test_import_without_a_package_names_the_extra(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(InputError, match=rf"log.* needs the package {package}.*logs"):
             imported(log)
-
-
-def test_exported_d4rl_file_is_imported_bit_for_bit(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    kinds = [(int(random.integers(1, 20)), *map(bool, random.integers(2, size=2))) for _ in range(8)]
-    store = write_store("local/first", [random_episode(random, kind) for kind in kinds])
-    write_d4rl(tmp_path / "first.hdf5", store)
-    again = import_log(tmp_path / "first.hdf5", "local/again").store
-    assert again.fingerprint == store.fingerprint
-    np.testing.assert_array_equal(rewards_of(again), rewards_of(store))
 
 
 @pytest.mark.parametrize("timed", [True, False])
