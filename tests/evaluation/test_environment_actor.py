@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from swing import CAR, LIMIT
+from swing import CAR
 
 from decision_rnn import InputError, Run
 
@@ -73,21 +73,6 @@ def test_actor_in_a_loop_has_the_return_of_evaluate(run: Run, protocol: dict[str
         total += float(reward)
         done = terminated or truncated
     assert total == pytest.approx(target.returns[0], abs=1e-6)
-
-
-def test_actor_in_a_vector_has_the_returns_of_evaluate(run: Run) -> None:
-    """No episode of this agent ends early, so the batch is the same at every step."""
-    (target,) = run.evaluate(60.0, episodes=3, seed=SEED, processes=1, progress=False).targets
-    assert target.length_mean == LIMIT
-    envs = gymnasium.make_vec(CAR, num_envs=3)
-    actor = run.actor(60.0, env=envs)
-    observation, _ = envs.reset(seed=SEED)
-    reward, total = np.zeros(3), np.zeros(3)
-    for _ in range(LIMIT):
-        observation, reward, _, truncated, _ = envs.step(actor(observation, reward, False))
-        total += reward
-    assert truncated.all()
-    assert total == pytest.approx(target.returns, abs=1e-6)
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)

@@ -128,7 +128,6 @@ def test_spread_targets_are_round_numbers_evenly_inside_the_range() -> None:
 @pytest.mark.parametrize(
     ("others", "reach", "few"),
     [
-        (1000, 0, True),
         (1000, 10, True),
         (1000, 11, False),
         (191, 9, True),

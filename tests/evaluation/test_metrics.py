@@ -85,11 +85,16 @@ def test_metrics_are_those_of_episodes_stepped_by_hand(
     monkeypatch.setattr(rollout, "GROUP", 2)
     trained, names = judged(), ["energy", "distance", "success"]
     result = evaluate(trained, metrics=names, processes=processes, output=tmp_path, **OPTIONS)
-    for target in result.targets:
+    head, *rows = str(result).splitlines()[1:4]
+    assert head.split()[-3:] == names
+    scalars = result.scalars("evaluation")
+    for row, target in zip(rows, result.targets, strict=True):
         expected = np.array([by_hand(trained, target.target_return or 0.0, 7 + i) for i in range(2)])
         for values, (name, metric) in zip(expected.T, target.metrics.items(), strict=True):
             np.testing.assert_allclose(metric.values, values, rtol=1e-3, atol=1e-4, err_msg=name)
             assert (metric.mean, metric.sd) == pytest.approx((values.mean(), values.std()), rel=1e-3, abs=1e-4)
+            assert f" {metric.mean:.4g} ± {metric.sd:.4g}" in row
+            assert scalars[f"evaluation/{name}_at_{target.name}"] == metric.mean
     plain = evaluate(trained, processes=processes, output=tmp_path, **OPTIONS)
     assert [target.returns for target in plain.targets] == [target.returns for target in result.targets]
     assert read_result(result_file(tmp_path, result)) == result
@@ -101,17 +106,6 @@ def test_metrics_are_those_of_episodes_stepped_by_hand(
     assert stored_result(tmp_path, *about, settings).targets == plain.targets  # type: ignore[union-attr]
 
 
-def test_table_and_tensorboard_show_every_metric(judged: Make) -> None:
-    result = evaluate(judged(), metrics=["energy", "success"], processes=1, **OPTIONS)
-    head, *rows = str(result).splitlines()[1:4]
-    assert head.split()[-2:] == ["energy", "success"]
-    scalars = result.scalars("evaluation")
-    for row, target in zip(rows, result.targets, strict=True):
-        mean, sd = target.metrics["energy"].mean, target.metrics["energy"].sd
-        assert f" {mean:.4g} ± {sd:.4g} " in row
-        assert scalars[f"evaluation/energy_at_{target.target_return:g}"] == mean
-
-
 def test_cut_episode_is_truncated_for_its_metrics(judged: Make) -> None:
     """`success` needs the environment to say so at the last step."""
     cut = evaluate(judged(), metrics=["success"], max_episode_steps=5, processes=1, **OPTIONS)
@@ -121,10 +115,8 @@ def test_cut_episode_is_truncated_for_its_metrics(judged: Make) -> None:
             evaluate(judged("Silent-v0"), metrics=["success"], processes=1, **OPTIONS, **options)
 
 
-@pytest.mark.parametrize(
-    ("value", "error"), [(None, InputError), ("far", ValueError), (math.nan, InputError), (math.inf, InputError)]
-)
-def test_metric_without_a_finite_number_or_unknown_is_refused(judged: Make, value: Any, error: type[Exception]) -> None:
+@pytest.mark.parametrize("value", [None, math.inf])
+def test_metric_without_a_finite_number_or_unknown_is_refused(judged: Make, value: Any) -> None:
     class Odd(Metric):
         name = "odd"
 
@@ -132,7 +124,7 @@ def test_metric_without_a_finite_number_or_unknown_is_refused(judged: Make, valu
             return value
 
     register_metric(Odd)
-    with pytest.raises(error):
+    with pytest.raises(InputError, match="odd"):
         evaluate(judged(), metrics=["odd"], max_episode_steps=2, processes=1, **OPTIONS)
     with pytest.raises(InputError, match=r"oddd.*odd.*success"):
         evaluate(judged(), metrics=["oddd"], **OPTIONS)
