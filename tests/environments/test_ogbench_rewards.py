@@ -15,9 +15,8 @@ from decision_rnn.data import collect as collection
 from decision_rnn.data.sources.ogbench import RECIPES
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import TASKS
-from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
+from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, relabelled, seeded
 from decision_rnn.environments.ogbench.recipes import MazeOracle
-from decision_rnn.environments.ogbench.rewards import relabelled
 from decision_rnn.environments.registry import make_environment
 
 ogbench = pytest.importorskip("ogbench")

@@ -20,9 +20,8 @@ from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
-from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
+from decision_rnn.environments.ogbench.environment import GOALS, goal_episode, relabelled
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
-from decision_rnn.environments.ogbench.rewards import relabelled
 from decision_rnn.environments.registry import open_environments
 from decision_rnn.utils.messages import bar
 
