@@ -76,7 +76,7 @@ def read_comparison(path: Path | str) -> Comparison:
         InputError: If there is none, or of another version.
     """
     file = Path(path) / "comparison.json" if Path(path).is_dir() else Path(path)
-    return read_json(file, Comparison, "name the folder of a comparison, or run its command again", SCHEMA)
+    return read_json(file, Comparison, "Name the folder of a comparison, or run its command again.", SCHEMA)
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

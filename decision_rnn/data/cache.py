@@ -1,16 +1,15 @@
 """The cache of what can be made again: its folder and the hashes that detect changes."""
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from decision_rnn.utils.errors import EnvironmentFailure, InputError, one_line
+from decision_rnn.utils.errors import InputError
 
 
 def cache_root() -> Path:
@@ -46,18 +45,6 @@ def is_made_of(recorded: list[dict[str, Any]], files: Sequence[Path]) -> bool:
         return file.stat().st_size == known["bytes"] and (untouched or sha256_of(file) == known["sha256"])
 
     return len(recorded) == len(files) and all(map(same, recorded, files))
-
-
-@contextlib.contextmanager
-def reading(subject: object, kind: str) -> Iterator[None]:
-    """Turns errors of any type inside the block into an InputError that names the file: readers raise many."""
-    try:
-        yield
-    except (InputError, EnvironmentFailure):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(f"{subject} cannot be read as {kind} ({reason}). Name another, or fetch it again.") from None
 
 
 def check_arrays(file: Path, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int | None]]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.cache import cache_root, reading, sha256_of, sha256_of_json
+from decision_rnn.data.cache import cache_root, sha256_of, sha256_of_json
 from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
 from decision_rnn.environments.spaces import (
@@ -23,7 +23,7 @@ from decision_rnn.environments.spaces import (
     layouts_of,
     read_spaces,
 )
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.files import locked, new_directory, remove_directory
 from decision_rnn.utils.messages import counted, warn
 

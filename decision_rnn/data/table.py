@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.cache import reading
 from decision_rnn.environments.episode import Episode, is_finite
-from decision_rnn.utils.errors import InputError, did_you_mean, missing_package
+from decision_rnn.utils.errors import InputError, did_you_mean, missing_package, reading
 from decision_rnn.utils.messages import counted
 
 FLAGS = {"true": True, "1": True, "1.0": True} | dict.fromkeys(["false", "0", "0.0", "nan", "none", "<na>", ""], False)

@@ -14,9 +14,9 @@ from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import plugins_of
 from decision_rnn.runs.hub import ONNX, find_agent
-from decision_rnn.utils.errors import missing_package
+from decision_rnn.utils.errors import missing_package, reading
 from decision_rnn.utils.messages import tell, typed
-from decision_rnn.utils.parsing import damaged, read_record
+from decision_rnn.utils.parsing import read_record
 
 
 def find_subject(name: str | Path) -> Path:
@@ -51,13 +51,11 @@ def load_policy(path: str | Path) -> EvaluatedPolicy:
         raise missing_package(path, error, "onnx") from None
     path = Path(path)
     policy = Policy.load(path)
-    try:
+    with reading(path, "an exported policy", "Export it again."):
         training, conditioned = policy.metadata["training"], policy.metadata["target_return"]["conditioned"]
         config = _saved_config(training["config"], str(path), conditioned)
         provenance = read_record(training["provenance"], DatasetSpec)
         numbers = [training[key] for key in ("step", "seconds", "parameters", "backbone_parameters")]
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(path, error, "export it again") from None
     # A policy can only carry its state and act greedily, however its agent was evaluated; known metrics measure it.
     metrics = tuple(name for name in config.evaluation.metrics if name in METRICS)
     settings = replace(config.evaluation, inference="recurrent", actions="greedy", metrics=metrics)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import onnxruntime
 
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.acting import ActingLoop
-from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.errors import reading
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
 DIGEST_SIZE = 64
@@ -72,7 +71,7 @@ class Policy(ActingLoop[State]):
         self, data: bytes, source: str = "the policy", *, env: Any = None, num_envs: int | None = None
     ) -> None:
         self._data, self._source = data, source
-        with _named(source):
+        with _reading(source):
             self._session = _session(data)
             entries = self._session.get_modelmeta().custom_metadata_map
             checksum = hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest()
@@ -97,7 +96,7 @@ class Policy(ActingLoop[State]):
     @classmethod
     def load(cls, path: str | Path, *, env: Any = None, num_envs: int | None = None) -> "Policy":
         """The policy of a file; the other arguments and errors are those of the class."""
-        with _named(path):
+        with _reading(path):
             data = Path(path).read_bytes()
         return cls(data, str(path), env=env, num_envs=num_envs)
 
@@ -142,16 +141,9 @@ class Policy(ActingLoop[State]):
             self._bindings.append(binding)
 
 
-@contextlib.contextmanager
-def _named(source: str | Path) -> Iterator[None]:
-    """InputError, naming the source, in place of any error."""
-    try:
-        yield
-    except Exception as error:  # those of onnxruntime have no public class
-        raise InputError(
-            f"cannot use the policy {source}: {one_line(error, 200)}. Name a file that `decision-rnn export` wrote, or "
-            "export it again"
-        ) from None
+def _reading(source: str | Path) -> contextlib.AbstractContextManager[None]:
+    remedy = "Name a file that `decision-rnn export` wrote, or export it again."
+    return reading(source, "an exported policy", remedy)
 
 
 def _session(data: bytes) -> onnxruntime.InferenceSession:

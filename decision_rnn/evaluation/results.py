@@ -244,7 +244,7 @@ def format_return(value: float, data: DatasetSpec) -> str:
 
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
-    return read_json(path, Result, "delete it and evaluate the run again")
+    return read_json(path, Result, "Delete it and evaluate the run again.")
 
 
 def result_file(run: Path, result: Result) -> Path:

@@ -20,7 +20,6 @@ from typing import Annotated, Any
 import safetensors.torch
 import torch
 from pydantic import Field
-from safetensors import SafetensorError
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import count_parameters
@@ -29,9 +28,10 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of, writing
 from decision_rnn.runs.folder import last_checkpoint as last_checkpoint
 from decision_rnn.runs.hub import find_agent
+from decision_rnn.utils.errors import reading
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import damaged, read_json, read_record
+from decision_rnn.utils.parsing import read_json, read_record
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
 
 KEPT = 2
@@ -151,7 +151,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     if changed := changed_plugins(description.plugins_sha256):
         warn(f"warning: plugins have changed since {folder} was trained: {', '.join(changed)}")
     path = folder / WEIGHTS
-    try:
+    with reading(path, "its weights", _remedy(folder)):
         data = path.read_bytes()
         weights = safetensors.torch.load(data)
         spec = agent_spec(
@@ -164,21 +164,17 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         )
         agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
         agent.load_state_dict(weights)
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise damaged(path, error, _remedy(folder)) from None
-    if description.weights_sha256 != hashlib.sha256(data).hexdigest():
-        raise damaged(path, ValueError("another hash than in its description"), _remedy(folder))
+        if description.weights_sha256 != hashlib.sha256(data).hexdigest():
+            raise ValueError("another hash than in its description")
     return TrainedAgent(agent.eval(), config, description.provenance, description.step, description.seconds)
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:
     """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
     path = folder / TRAINING_STATE
-    try:
+    with reading(path, "a training state", _remedy(folder)):
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         return state
-    except Exception as error:  # a damaged archive raises any of half a dozen types
-        raise damaged(path, error, _remedy(folder)) from None
 
 
 def changes_since(run: Path, data: DatasetSpec) -> list[str]:
@@ -196,4 +192,4 @@ def changed_plugins(hashes: Mapping[str, str]) -> list[str]:
 
 
 def _remedy(folder: Path) -> str:
-    return f"get the agent again or, in a run, delete {folder} to go on from the checkpoint before"
+    return f"Get the agent again or, in a run, delete {folder} to go on from the checkpoint before."

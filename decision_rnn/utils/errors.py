@@ -1,8 +1,9 @@
 """The errors whose message is meant for the user."""
 
+import contextlib
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class InputError(ValueError):
@@ -26,6 +27,18 @@ def cannot_write(path: object, error: OSError) -> InputError | EnvironmentFailur
 def missing_package(subject: object, error: ImportError, extra: str) -> InputError:
     """The error for a package that something needs and is not installed, naming the extra that brings it."""
     return InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'")
+
+
+@contextlib.contextmanager
+def reading(subject: object, kind: str, remedy: str = "Name another, or fetch it again.") -> Iterator[None]:
+    """InputError, naming the file that is read, in place of errors of any type inside the block: readers raise many."""
+    try:
+        yield
+    except (InputError, EnvironmentFailure):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"{subject} cannot be read as {kind} ({reason}). {remedy}") from None
 
 
 def one_line(value: object, most: int = 300) -> str:

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+from decision_rnn.utils.errors import InputError, did_you_mean, reading
 
 Record = TypeVar("Record")
 
@@ -143,10 +143,8 @@ def parse_yaml(text: str) -> Any:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """A configuration file as a dictionary; InputError if it cannot be read as one."""
-    try:
+    with reading(path, "a configuration", "Correct it, or name another."):
         return convert(yaml.load(path.read_text(), _Loader) or {}, dict[str, Any], str(path))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"cannot read the configuration {path}: {one_line(error)}") from None
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -163,17 +161,9 @@ def read_record(data: Any, kind: type[Record]) -> Record:
 
 
 def read_json(path: Path, kind: type[Record], remedy: str, schema: int | None = None) -> Record:
-    """The dataclass that a JSON file holds; InputError, as from `damaged`, if it cannot be read or has another
-    `schema`."""
-    try:
+    """The dataclass that a JSON file holds; InputError if it cannot be read or has another `schema`."""
+    with reading(path, f"a {kind.__name__.strip('_').lower()}", remedy):
         data = json.loads(path.read_bytes())
         if schema is not None and data["schema"] != schema:
-            raise InputError(f"schema {data['schema']}, expected {schema}")
+            raise ValueError(f"schema {data['schema']}, expected {schema}")
         return read_record(data, kind)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, error, remedy) from None
-
-
-def damaged(path: Path, error: Exception, remedy: str) -> InputError:
-    """The error for a file that is missing or damaged, and what to do about it."""
-    return InputError(f"{path} is missing or damaged ({one_line(error)}): {remedy}")

@@ -128,7 +128,7 @@ def test_damaged_checkpoint_file_error_names_file_and_step_to_resume_from(
     if damage in damaged:
         path.write_bytes(damaged[damage])
     load = load_training_state if name == "training_state.pt" else load_agent
-    with pytest.raises(InputError, match=f"{name} is missing or damaged.*to go on from the checkpoint before"):
+    with pytest.raises(InputError, match=f"{name} cannot be read.*to go on from the checkpoint before"):
         load(last_checkpoint(run))
 
 
@@ -164,7 +164,7 @@ def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
     assert last in section
     section[last] = value
     path.write_text(json.dumps(description))
-    with pytest.raises(InputError, match=r"config\.json is missing or damaged"):
+    with pytest.raises(InputError, match=r"config\.json cannot be read"):
         load_agent(path.parent)
 
 

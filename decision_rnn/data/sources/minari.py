@@ -22,7 +22,7 @@ from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
-from decision_rnn.data.cache import identify, is_made_of, reading
+from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
 from decision_rnn.data.store import EpisodeStore, open_or_make
@@ -36,7 +36,7 @@ from decision_rnn.environments.registry import (
     settings_of,
 )
 from decision_rnn.environments.spaces import Spaces, read_space
-from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.errors import InputError, one_line, reading
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.cache import check_arrays, identify, is_made_of, reading
+from decision_rnn.data.cache import check_arrays, identify, is_made_of
 from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
@@ -23,6 +23,7 @@ from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode, relabelled
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.registry import open_environments
+from decision_rnn.utils.errors import reading
 from decision_rnn.utils.messages import bar
 
 KEYS = ("observations", "actions", "terminals")
