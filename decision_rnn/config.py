@@ -18,8 +18,6 @@ from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig
 from decision_rnn.agent.network import AgentConfig
 from decision_rnn.agent.objectives.base import OBJECTIVES, ObjectiveConfig
-from decision_rnn.agent.objectives.gmm import GMMConfig
-from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest, to_json
@@ -226,9 +224,15 @@ class RunConfig:
         return self.training.goal_relabeling == "hindsight"
 
     @property
+    def _defaults(self) -> dict[str, Any]:
+        condition = {"condition.name": self.condition.name} if self.condition else {}
+        return DEFAULTS | complete({"training.goal_relabeling": self.training.goal_relabeling, **condition})
+
+    @property
     def condition_options(self) -> ConditionConfig:
-        """The condition: with relabeled goals the time to the goal by default, otherwise the return-to-go."""
-        return self.condition or (TimeToGoalConfig() if self.relabeled else ReturnToGoConfig())
+        """The condition, or its default with these goals."""
+        name = self._defaults["condition.name"]
+        return self.condition or CONDITIONS[name].config(name=name)
 
     @property
     def time_to_goal(self) -> bool:
@@ -237,14 +241,14 @@ class RunConfig:
 
     @property
     def objective_options(self) -> ObjectiveConfig:
-        """The objective: `gmm` for time-to-goal agents by default, whose data are multimodal, otherwise `mse`."""
-        return self.objective or (GMMConfig() if self.time_to_goal else MSEConfig())
+        """The objective, or its default with this condition."""
+        name = self._defaults["objective.name"]
+        return self.objective or OBJECTIVES[name].config(name=name)
 
     @property
     def training_options(self) -> TrainingConfig:
-        """The training options with an optimizer: Muon for time-to-goal agents by default, otherwise AdamW."""
-        default: Literal["adamw", "muon"] = "muon" if self.time_to_goal else "adamw"
-        return replace(self.training, optimizer=self.training.optimizer or default)
+        """The training options with an optimizer, or its default with this condition."""
+        return replace(self.training, optimizer=self.training.optimizer or self._defaults["training.optimizer"])
 
     @property
     def tbptt_segments(self) -> int:
@@ -273,12 +277,16 @@ class RunConfig:
         return self.takes_target and not self.time_to_goal
 
 
-CHOICES: dict[str, tuple[ClassRegistry[Any], str]] = {
-    "backbone": (BACKBONES, "mingru"),
-    "condition": (CONDITIONS, "return_to_go"),
-    "objective": (OBJECTIVES, "mse"),
+CHOICES: dict[str, ClassRegistry[Any]] = {"backbone": BACKBONES, "condition": CONDITIONS, "objective": OBJECTIVES}
+"""Sections whose options depend on their `name`: its registry."""
+DEFAULTS = {
+    "backbone.name": "mingru",
+    "condition.name": "return_to_go",
+    "objective.name": "mse",
+    "training.optimizer": "adamw",
 }
-"""Sections whose options depend on their `name`: its registry and its default."""
+TIME_TO_GOAL = {"condition.name": TimeToGoalConfig.name, "objective.name": "gmm", "training.optimizer": "muon"}
+"""Defaults that depend on other options, and what they are for time-to-goal agents, whose data are multimodal."""
 SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
 MATCH = "backbone.match_parameters"
 
@@ -335,21 +343,19 @@ def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def complete(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys, with the defaults of time-to-goal agents, which depend on other options, where they are left out."""
+    """Dotted keys, with the defaults of time-to-goal agents where goals are relabeled and they are left out."""
     relabeled = options.get("training.goal_relabeling") == "hindsight"
-    if not relabeled or options.get("condition.name", TimeToGoalConfig.name) != TimeToGoalConfig.name:
-        return dict(options)
-    defaults = {"condition.name": TimeToGoalConfig.name, "objective.name": GMMConfig.name, "training.optimizer": "muon"}
-    return defaults | dict(options)
+    time_to_goal = relabeled and options.get("condition.name", TimeToGoalConfig.name) == TimeToGoalConfig.name
+    return (TIME_TO_GOAL if time_to_goal else {}) | dict(options)
 
 
 def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
     """The dataclass of every section, with the backbone, condition and objective that dotted keys choose; that of the
     run itself as ""."""
-    options = complete(options)
+    options = DEFAULTS | complete(options)
     classes: dict[str, Any] = {field.name: field.type for field in fields(RunConfig) if field.name in SECTIONS}
-    for section, (registry, default) in CHOICES.items():
-        classes[section] = registry.registered(options.get(f"{section}.name", default)).config
+    for section, registry in CHOICES.items():
+        classes[section] = registry.registered(options[f"{section}.name"]).config
     return {"": RunConfig, **classes}
 
 

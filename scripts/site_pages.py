@@ -182,7 +182,7 @@ def configuration_page() -> str:
         if common:
             lines += ["`--backbone.match_parameters 600k` takes the place of a width. Keys of all backbones:", ""]
             lines += key_list((option for name, option in common.items() if name != "name"), "backbone.")
-        for name, entry in sorted(CHOICES[section][0].items()):
+        for name, entry in sorted(CHOICES[section].items()):
             if entry.config.__module__.startswith("decision_rnn."):
                 own = [option for key, option in options_of(entry.config).items() if key not in common]
                 lines += ["", f"### {name}", "", (entry.config.__doc__ or "").split("\n\n")[0], ""]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from decision_rnn.cli.parser import command_parser
 from decision_rnn.config import RunConfig, from_dict
-from decision_rnn.training.configuration import with_architecture
+from decision_rnn.training.train import with_architecture
 
 
 def parse_run(program: str, words: Sequence[str]) -> tuple[RunConfig, Namespace]:

@@ -141,15 +141,15 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:
         """Add the options of a run to the help, with the backbone, condition and objective that dotted keys choose."""
-        options = config.complete(options)
+        options = config.DEFAULTS | config.complete(options)
         for section, kind in config.section_classes(options).items():
             group = self.add_argument_group(section or "data and seed", (kind.__doc__ or "").partition("\n")[0])
             for name, option in options_of(kind).items():
                 key = f"{section}.{name}".lstrip(".")
                 if section in config.CHOICES and name == "name":
-                    registry, default = config.CHOICES[section]
-                    text = f"{options_of(config.RunConfig)[section].help} One of {', '.join(registry.names())}."
-                    key, option = section, replace(option, help=text, default=options.get(key, default))
+                    names = ", ".join(config.CHOICES[section].names())
+                    text = f"{options_of(config.RunConfig)[section].help} One of {names}."
+                    key, option = section, replace(option, help=text, default=options[key])
                 elif not section and name in (*config.SECTIONS, "dataset", "plugins"):
                     continue
                 group.add_argument(f"--{key}", metavar=name.upper(), help=help_text(option))

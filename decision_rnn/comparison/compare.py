@@ -14,7 +14,7 @@ from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_var
 from decision_rnn.config import flatten, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.configuration import run_keys
+from decision_rnn.training.train import run_keys
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn

@@ -69,7 +69,7 @@ def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunC
     known = {key: value for key, value in flatten(saved).items() if key != "plugins"}
     bases = {"backbone": BackboneConfig, "condition": ConditionConfig, "objective": ObjectiveConfig}
     for section, base in bases.items():
-        if known.get(f"{section}.name", CHOICES[section][1]) not in CHOICES[section][0]:
+        if known.get(f"{section}.name") not in (None, *CHOICES[section]):
             values = {key.partition(".")[2]: known.pop(key) for key in list(known) if key.startswith(f"{section}.")}
             own = [(key, Any) for key in values.keys() - {field.name for field in fields(base)}]
             kind: Any = make_dataclass(base.__name__, sorted(own), bases=(base,), frozen=True, kw_only=True)

@@ -115,10 +115,8 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     if full_name(config.dataset) == full_name(started.dataset):
         config = replace(config, dataset=started.dataset)
     training = config.training
-    if training.warmup_steps is None:  # whose default depends on the number of steps, which may grow
-        same = training.steps == started.training.steps
-        warmup = started.training.warmup_steps if same else started.training.warmup
-        config = replace(config, training=replace(training, warmup_steps=warmup))
+    if training.warmup_steps is None and training.steps != started.training.steps:  # on which its default depends
+        config = replace(config, training=replace(training, warmup_steps=started.training.warmup))
     before, now = flatten(to_dict(started)), flatten(to_dict(config))
     before["training.warmup_steps"], now["training.warmup_steps"] = started.training.warmup, config.training.warmup
     changed = {key for key, value in now.items() if value != before.get(key) and not key.startswith("evaluation.")}

@@ -13,6 +13,7 @@ from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.runs.checkpoint import LIMIT, TrainedAgent
+from decision_rnn.training.device import pick_device
 from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.utils.distributed import own_rows, rank
@@ -34,11 +35,6 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     return episodes
 
 
-def goal_entries(config: RunConfig, observations: gymnasium.Space | None) -> GoalEntries | None:
-    """The entries of goals in observations of this space, None without relabeling; InputError if there are none."""
-    return GoalEntries.of_space(observations, config.dataset) if config.relabeled else None
-
-
 def make_stream(
     config: RunConfig,
     episodes: EpisodeStore,
@@ -47,7 +43,7 @@ def make_stream(
     device: torch.device | str,
     rows: slice = slice(None),
 ) -> StepStream:
-    """The batches of a run."""
+    """The batches of a run; InputError if goals are to be relabeled and observations of this space have none."""
     settings = config.training
     return StepStream(
         episodes,
@@ -58,7 +54,7 @@ def make_stream(
         tbptt_segments=config.tbptt_segments,
         return_weighting=settings.return_weighting,
         segment_start=settings.segment_start,
-        goals=goal_entries(config, observations),
+        goals=GoalEntries.of_space(observations, config.dataset) if config.relabeled else None,
         goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
         rows=rows,
@@ -88,13 +84,14 @@ def prepare(
     """
     index = observation_index(config.observation.mask, episodes.environment_id)
     observations, actions = spaces or (None, episodes.action_dim)
+    device, rows = pick_device(config.training.device), own_rows(config.training.batch_size)
+    stream = make_stream(config, episodes, observations, config.seed, device, rows)
 
     mean, std = torch.from_numpy(episodes.observation_mean), torch.from_numpy(episodes.observation_std)
-    goals = goal_entries(config, observations)
-    if goals is not None:
+    if stream.goals is not None:
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
-            statistics[goals.desired] = statistics[goals.achieved]
+            statistics[stream.goals.entries.desired] = statistics[stream.goals.entries.achieved]
         return_scale = steps_ahead(episodes, config.goal_discount)
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
@@ -125,6 +122,4 @@ def prepare(
             ) from None
     if rank() > 0:  # equal weights, but not equal dropout
         torch.manual_seed(config.seed + rank() * SEED_STRIDE)
-    trainer = Trainer(agent, config.training_options, carry_state=config.tbptt_segments > 1)
-    rows = own_rows(config.training.batch_size)
-    return agent, trainer, make_stream(config, episodes, observations, config.seed, trainer.device, rows)
+    return agent, Trainer(agent, config.training_options, carry_state=stream.carries_state), stream

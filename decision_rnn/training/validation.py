@@ -58,7 +58,7 @@ class Validation:
         with torch.inference_mode(), autocast(self.config.training, self.device):
             for _ in range(BATCHES):
                 output = agent(self.stream.sample(), state)
-                state = output.state if self.config.tbptt_segments > 1 else None
+                state = output.state if self.stream.carries_state else None
                 for name, value in {"loss": output.loss, **output.metrics}.items():
                     values[name].append(value)
         return {f"validation_{name}": torch.stack(entries).mean().item() for name, entries in values.items()}

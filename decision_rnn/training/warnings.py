@@ -1,6 +1,6 @@
 """What `train` prints before the first step: sizes, and warnings about data and options that do not fit together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -12,12 +12,18 @@ from decision_rnn.data.info import warn_of_actions, warn_of_observations, warn_o
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import share_outside
-from decision_rnn.evaluation.targets import describe_few, evaluated_returns, remark_on_time_limit
+from decision_rnn.evaluation.targets import describe_few, describe_reach, evaluated_returns, remark_on_time_limit
 from decision_rnn.runs.checkpoint import TrainedAgent
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import counted, tell, warn
 
 
-def describe_run(config: RunConfig, agent: DecisionAgent, store: EpisodeStore, episodes: EpisodeStore) -> Iterator[str]:
+def describe_run(
+    config: RunConfig,
+    agent: DecisionAgent,
+    store: EpisodeStore,
+    episodes: EpisodeStore,
+    validated: EpisodeStore | None,
+) -> Iterator[str]:
     """Lines with the agent's size, its steps, warm-up and segments, and its episodes if not all are trained on."""
     backbone, training, objective = config.backbone, config.training_options, config.objective_options.name
     yield (
@@ -45,6 +51,9 @@ def describe_run(config: RunConfig, agent: DecisionAgent, store: EpisodeStore, e
             f"{episodes.steps:,} of {counted(store.steps, 'step')}; their returns are "
             f"{episodes.episode_returns.min():g} and above"
         )
+    if validated is not None:
+        sizes = f"{counted(len(validated), 'episode')}, {counted(validated.steps, 'step')}"
+        yield f"validated on {sizes} of {config.validation}"
 
 
 def describe_start(config: RunConfig, store: EpisodeStore, initial: TrainedAgent | None) -> Iterator[str]:
@@ -61,8 +70,19 @@ def describe_start(config: RunConfig, store: EpisodeStore, initial: TrainedAgent
     )
 
 
-def run_warnings(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -> Iterator[str]:
-    """Sentences on data and options with which agents act badly although every value is valid."""
+def warn_of_run(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -> None:
+    """Warn of data and options with which agents act badly although every value is valid, and tell how many episodes
+    reach the target returns."""
+    targets = evaluated_returns(config.evaluation, spec, config) if config.takes_return else ()
+    for warning in filter(None, _warnings(config, spec, episodes, targets)):
+        warn(f"warning: {warning}")
+    if reach := describe_reach(targets, episodes.episode_returns):
+        tell(reach)
+
+
+def _warnings(
+    config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore, targets: Sequence[float]
+) -> Iterator[str | None]:
     yield from warn_of_observations(episodes, observation_index(config.observation.mask, episodes.environment_id))
     if config.takes_return:
         yield from warn_of_returns(episodes)
@@ -74,9 +94,7 @@ def run_warnings(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -
             f"training.context to {lengths.max()}, training.tbptt_segments above 1, or training.segment_start anywhere."
         )
     yield remark_on_time_limit(spec, config.evaluation)
-    if config.takes_return:
-        targets = evaluated_returns(config.evaluation, spec, config)
-        if config.evaluation.target_returns is None:
-            # The data's best return is a target too, for reference: that few episodes reach it needs no warning.
-            targets = tuple(target for target in targets if target != spec.return_max)
-        yield describe_few(targets, episodes.episode_returns) or ""
+    if config.evaluation.target_returns is None:
+        # The data's best return is a target too, for reference: that few episodes reach it needs no warning.
+        targets = [target for target in targets if target != spec.return_max]
+    yield describe_few(targets, episodes.episode_returns)

@@ -89,7 +89,11 @@ def first_process_first() -> Iterator[None]:
 
 def any_process(condition: bool) -> bool:
     """Whether a condition holds in any of the processes."""
-    return any(gather(condition))
+    if world_size() == 1:
+        return condition
+    flag = torch.tensor(float(condition))
+    distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+    return bool(flag)
 
 
 def gather(value: Any) -> list[Any]:

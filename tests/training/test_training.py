@@ -22,9 +22,10 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.runs.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.runs.folder import read_metrics
+from decision_rnn.training.loop import TrainingLoop
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run
-from decision_rnn.training.train import _Loop, train
+from decision_rnn.training.train import train
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.utils.errors import InputError
 
@@ -144,7 +145,7 @@ def test_losses_before_a_checkpoint_are_restored_on_the_device(tmp_path: Path, m
         trainer.device = torch.device("meta")
 
     monkeypatch.setattr(Trainer, "load_state_dict", restore_elsewhere)
-    monkeypatch.setattr(_Loop, "run", lambda loop, _: devices.add(loop.means["loss"][0].device.type))
+    monkeypatch.setattr(TrainingLoop, "run", lambda loop, _: devices.add(loop.means["loss"][0].device.type))
     train(config, output=run, resume=True)
     assert devices == {"meta"}
 
@@ -336,7 +337,7 @@ def test_resumed_run_evaluates_its_starting_checkpoint(tmp_path: Path, monkeypat
         steps.append(trained.step)
         return Scores()
 
-    monkeypatch.setattr("decision_rnn.training.train.evaluate_once", evaluate)
+    monkeypatch.setattr("decision_rnn.training.loop.evaluate_once", evaluate)
     config = configure("--evaluation.checkpoint_episodes", "3")
     train(config, output=run)
     shutil.rmtree(last_checkpoint(run))

@@ -1,0 +1,219 @@
+"""The loop of a run: training steps, and what is logged, saved and evaluated between them."""
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decision_rnn.agent import DecisionAgent, check_objective
+from decision_rnn.config import RunConfig
+from decision_rnn.data.dataset import Dataset, check_name
+from decision_rnn.environments.spaces import described_spaces
+from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once, evaluation_environment
+from decision_rnn.evaluation.metrics import metrics_named
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, load_training_state, save_checkpoint
+from decision_rnn.runs.folder import (
+    MetricsLog,
+    check_new_run,
+    check_resumed_run,
+    checkpoints_of,
+    last_checkpoint,
+    write_config,
+)
+from decision_rnn.training.prepare import prepare, select_episodes
+from decision_rnn.training.trainer import StepOutput
+from decision_rnn.training.validation import Validation
+from decision_rnn.training.warnings import describe_run, describe_start, warn_of_run
+from decision_rnn.utils.distributed import any_process, rank, world_size
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.interruption import Interruption
+from decision_rnn.utils.messages import bar, quiet, tell, typed, warn
+
+Returned = TypeVar("Returned")
+Callback = Callable[[int, dict[str, float], TrainedAgent], object]
+"""`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
+MOST_SKIPPED = 10
+"""A run ends after this many skipped steps in a row."""
+
+
+class TrainingLoop:
+    """A run in its folder: from its first step or, if `resume`, from its last checkpoint.
+
+    Attributes:
+        means: The scalars of each step since the last line of metrics, by name.
+
+    Raises:
+        InputError: If the run cannot be trained on the dataset or evaluated here, or the folder holds another one.
+    """
+
+    def __init__(self, config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> None:
+        self.config = config = _check_run(config, dataset, folder, resume)
+        self.folder, self.interruption, self.means = folder, Interruption(), defaultdict[str, list[Tensor]](list)
+        store = dataset.store
+        episodes = select_episodes(config, store)
+        saved = load_agent(folder) if resume and checkpoints_of(folder) else None
+        initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
+        # An agent that is trained further keeps its action box.
+        trained = saved or initial
+        spaces = store.observation_space, store.action_space if trained is None else trained.agent.action_space
+        self.spec = replace(dataset.spec, spaces=described_spaces(*spaces))
+        agent, self.trainer, self.stream = prepare(config, episodes, self.spec.return_scale, spaces, initial)
+        self.validation = Validation(config, store, spaces[0], self.trainer.device) if config.validation else None
+        if saved is None:
+            position = self.stream.state_dict()
+            check_objective(agent, self.stream.sample(), config.objective_options.name)
+            agent.check_acting(config.evaluation.actions, config.evaluation.inference)
+            self.stream.load_state_dict(position)
+        else:
+            further = f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
+            saved.provenance.check_contents(store, folder, further)
+            self.restore(saved)
+        if rank() == 0:
+            write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
+
+        if resume:
+            done = self.trainer.steps == config.training.steps
+            tell(f"resuming {folder} at step {self.trainer.steps:,}{', its last: nothing is left to train' * done}")
+        validated = None if self.validation is None else self.validation.store
+        for line in describe_run(config, agent, store, episodes, validated):
+            tell(line)
+        for line in describe_start(config, store, initial) if saved is None else ():
+            tell(line)
+        warn_of_run(config, self.spec, episodes)
+        self.log = MetricsLog(folder, self.trainer.steps, 0.0 if saved is None else saved.seconds)
+
+    def restore(self, saved: TrainedAgent) -> None:
+        """Go on from the last checkpoint, which holds this agent."""
+        state = load_training_state(last_checkpoint(self.folder))
+        self.trainer.result.load_state_dict(saved.agent.state_dict())
+        self.trainer.load_state_dict(state)
+        self.stream.load_state_dict(state["stream"])
+        self.means.update({name: list(values.to(self.trainer.device)) for name, values in state["means"].items()})
+
+    def run(self, callback: Callback | None) -> TrainedAgent:
+        """Train until the last step, or until a signal or the callback stops it."""
+        settings, trainer = self.config.training, self.trainer
+        name = f"training {self.config.backbone.name}"
+        progress = bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
+        with closing(self.log), progress, self.interruption:
+            if trainer.steps > 0:
+                self.evaluate()  # the process may have been killed before it
+            stopped = False
+            while trainer.steps < settings.steps and not stopped:
+                output = trainer.step(self.stream.sample())
+                skipped = torch.tensor(float(output.skipped), device=trainer.device)
+                for name, value in {"loss": output.loss, **output.metrics, "skipped": skipped}.items():
+                    self.means[name].append(value)
+                progress.update()
+                last = trainer.steps == settings.steps
+                stopped = any_process(self.interruption.requested)
+                logs = last or trainer.steps % settings.log_every == 0
+                saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
+                if logs or saves:
+                    self.check_finite()
+                if logs:
+                    metrics = self.write_metrics(output)
+                    losses = {name: f"{metrics[name]:.4f}" for name in ("loss", "validation_loss") if name in metrics}
+                    progress.set_postfix(losses, refresh=False)
+                    answer = self.show(partial(callback, trainer.steps, metrics)) if callback and rank() == 0 else None
+                    declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
+                    stopped = any_process(declined or self.interruption.requested)
+                if saves or stopped:
+                    self.save()
+                    self.evaluate()
+                    stopped = any_process(stopped or self.interruption.requested)
+        if self.interruption.requested:
+            # In a notebook, this message is all that the user sees.
+            resume = typed("decision-rnn", "train", "--output", self.folder, "--resume")
+            raise KeyboardInterrupt(
+                f"interrupted at step {trainer.steps}; `{resume}`, in Python resume=True, goes on from there"
+            )
+        return self.trained(trainer.result.eval())
+
+    def check_finite(self) -> None:
+        """InputError if steps are skipped one after the other, or if weights are not finite, so that no good checkpoint
+        is replaced."""
+        trainer = self.trainer
+        finite = torch.stack([parameter.isfinite().all() for parameter in trainer.model.parameters()]).all()
+        if finite and trainer.skipped_in_a_row < MOST_SKIPPED:
+            return
+        fault = (
+            f"the last {MOST_SKIPPED} updates had a non-finite loss or gradient" if finite else "weights are not finite"
+        )
+        saved = checkpoints_of(self.folder)
+        intact = f" The checkpoint of step {saved[-1].name} is intact." if saved else ""
+        raise InputError(
+            f"{fault} at step {trainer.steps} of {self.folder}. Lower training.learning_rate, or train with "
+            f"training.precision fp32.{intact}"
+        )
+
+    def write_metrics(self, output: StepOutput) -> dict[str, float]:
+        """Write a line of metrics: the means since the last line, the loss on the validation data, and the last step's
+        gradient norm and learning rate."""
+        averages = {name: torch.stack(values).nanmean().item() for name, values in self.means.items()}
+        if averages["skipped"]:
+            count = len(self.means["skipped"])
+            skipped = round(averages["skipped"] * count)
+            warn(f"warning: skipped {skipped} of the last {count:,} updates: loss or gradient was not finite")
+        self.means.clear()
+        validation = self.validation
+        held_out = {} if validation is None else self.show(lambda trained: validation(trained.agent)) or {}
+        last = {"gradient_norm": output.gradient_norm.item(), "learning_rate": output.learning_rate}
+        return self.log.write(self.trainer.steps, **averages, **last, **held_out)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        state = {**self.trainer.state_dict(), "stream": self.stream.state_dict()}
+        state["means"] = {name: torch.stack(values) for name, values in self.means.items()}
+        if rank() == 0:
+            save_checkpoint(self.folder, self.trained(self.trainer.result), state)
+
+    def evaluate(self) -> None:
+        """Play with the last checkpoint and log its scores, if `evaluation.checkpoint_episodes` says so."""
+        if rank() > 0 or self.interruption.requested or not self.config.evaluation.checkpoint_episodes:
+            return
+        settings = checkpoint_settings(self.config, self.spec)
+        with quiet():
+            result = self.show(lambda trained: evaluate_once(self.folder, trained, settings))
+        if result is not None:
+            self.log.write_scores(self.trainer.steps, result.scalars("checkpoints"))
+
+    def show(self, function: Callable[[TrainedAgent], Returned]) -> Returned | None:
+        """The result of a function of a copy of the agent, which does not affect training, nor count as its time; None
+        if it was interrupted."""
+        with self.log.paused(), torch.random.fork_rng():
+            agent = self.trained(copy.deepcopy(self.trainer.result).eval())
+            return self.interruption.call(partial(function, agent))
+
+    def trained(self, agent: DecisionAgent) -> TrainedAgent:
+        """An agent with the run's configuration, data and steps."""
+        return TrainedAgent(agent, self.config, self.spec, self.trainer.steps, self.log.elapsed())
+
+
+def _check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
+    """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
+    evaluation, batch_size = config.evaluation, config.training.batch_size
+    if batch_size % world_size():
+        raise InputError(f"training.batch_size {batch_size} is no multiple of {world_size()} processes.")
+    metrics_named(evaluation.metrics)
+    if config.validation is not None:
+        check_name(config.validation)
+    if evaluation.episodes or evaluation.checkpoint_episodes:
+        if dataset.spec.environment_id is None and evaluation.environment_id is None:
+            tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
+            config = replace(config, evaluation=replace(evaluation, episodes=0, checkpoint_episodes=0))
+        else:
+            evaluation_environment(evaluation, dataset.spec)
+    if resume:
+        return check_resumed_run(config, folder)
+    if rank() == 0:
+        check_new_run(folder)
+    return config
