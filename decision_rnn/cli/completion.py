@@ -4,7 +4,7 @@ import argparse
 
 from decision_rnn.cli import COMMANDS
 from decision_rnn.cli.parser import CommandParser, command_parser
-from decision_rnn.utils.errors import missing_package
+from decision_rnn.utils.errors import importing
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -14,10 +14,8 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: argparse.Namespace) -> None:
     """Print the script."""
-    try:
+    with importing("`decision-rnn completion`", "completion"):
         import shtab
-    except ImportError as error:
-        raise missing_package("`decision-rnn completion`", error, "completion") from None
     root = argparse.ArgumentParser("decision-rnn")
     commands = root.add_subparsers()
     for name, text in COMMANDS.items():

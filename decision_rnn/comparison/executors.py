@@ -15,7 +15,7 @@ import torch
 
 from decision_rnn.runs.folder import checkpoints_of
 from decision_rnn.utils import workers
-from decision_rnn.utils.errors import InputError, cannot_write, missing_package, one_line
+from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import locked
 from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
 
@@ -68,7 +68,7 @@ class Task:
             try:
                 process = self.start(jobs, threads)
             except OSError as error:
-                return str(cannot_write(self.folder, error))
+                return f"cannot write {self.folder}: {error.strerror}"
             while process.poll() is None:
                 if stop.wait(POLL):
                     process.kill()  # safe: its files are written atomically
@@ -123,10 +123,8 @@ class RayExecutor(LocalExecutor):
     """
 
     def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
-        try:
+        with importing("this executor", "ray"):
             import ray
-        except ImportError as error:
-            raise missing_package("this executor", error, "ray") from None
         self.ray: Any = ray
         if not ray.is_initialized():
             options = {"include_dashboard": False} if address is None else {"address": address}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.environments.episode import Episode, is_finite
-from decision_rnn.utils.errors import InputError, did_you_mean, missing_package, reading
+from decision_rnn.utils.errors import InputError, did_you_mean, importing, reading
 from decision_rnn.utils.messages import counted
 
 FLAGS = {"true": True, "1": True, "1.0": True} | dict.fromkeys(["false", "0", "0.0", "nan", "none", "<na>", ""], False)
@@ -109,13 +109,11 @@ class _Table:
     def __init__(self, log: Any) -> None:
         is_file = isinstance(log, str | Path)
         self.label = str(Path(log).expanduser()) if is_file else f"the log, of type {type(log).__name__},"
-        try:
+        with importing(self.label, "logs"):
             import pandas
 
             if self.label.endswith(".parquet"):
                 import pyarrow  # noqa: F401 - pandas needs it
-        except ImportError as error:
-            raise missing_package(self.label, error, "logs") from None
         self.pandas = pandas
         with reading(self.label, "a table"):
             if not is_file:

@@ -32,7 +32,7 @@ from decision_rnn.evaluation.results import Result, describe_acting
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.runs.checkpoint import TrainedAgent
-from decision_rnn.utils.errors import InputError, missing_package, one_line
+from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import warn
@@ -78,12 +78,10 @@ def export_onnx(
         InputError: If the packages of the extra `onnx` are not installed, `target_return` is given for an agent trained
             by cloning, or the agent contains something that ONNX cannot express or acts differently in ONNX.
     """
-    try:
+    with importing("export", "onnx"):
         import onnxscript  # noqa: F401
 
         from decision_rnn.deploy.runtime import Policy
-    except ModuleNotFoundError as error:
-        raise missing_package("export", error, "onnx") from None
     if target_return is not None:
         check_target(trained.config, target_return)
     agent = copy.deepcopy(trained.agent).cpu().eval()

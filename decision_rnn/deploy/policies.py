@@ -14,7 +14,7 @@ from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import plugins_of
 from decision_rnn.runs.hub import ONNX, find_agent
-from decision_rnn.utils.errors import missing_package, reading
+from decision_rnn.utils.errors import importing, reading
 from decision_rnn.utils.messages import tell, typed
 from decision_rnn.utils.parsing import read_record
 
@@ -45,10 +45,8 @@ def load_policy(path: str | Path) -> EvaluatedPolicy:
     Raises:
         InputError: If the file cannot be used, or the extra `onnx` is missing.
     """
-    try:
+    with importing(path, "onnx"):
         from decision_rnn.deploy.runtime import Policy
-    except ModuleNotFoundError as error:
-        raise missing_package(path, error, "onnx") from None
     path = Path(path)
     policy = Policy.load(path)
     with reading(path, "an exported policy", "Export it again."):

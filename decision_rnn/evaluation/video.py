@@ -21,7 +21,7 @@ from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent
-from decision_rnn.utils.errors import InputError, missing_package, one_line
+from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -186,10 +186,8 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
 
 def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> None:
     """Write pictures of one size as an mp4 that browsers can play, at `rate` frames per second."""
-    try:
+    with importing("a video", "video"):
         import av
-    except ImportError as error:
-        raise missing_package("a video", error, "video") from None
     first = next(pictures)
     width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:

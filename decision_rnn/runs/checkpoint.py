@@ -25,10 +25,10 @@ from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of, writing
+from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of
 from decision_rnn.runs.folder import last_checkpoint as last_checkpoint
 from decision_rnn.runs.hub import find_agent
-from decision_rnn.utils.errors import reading
+from decision_rnn.utils.errors import reading, writing
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import read_json, read_record
@@ -82,7 +82,7 @@ class _Description:
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
     """Write a checkpoint of that step; all but the newest `KEPT` are removed.
 
-    An error of `cannot_write` is raised if it cannot be written, for example on a full disk; earlier checkpoints stay
+    Raises as `writing` does if it cannot be written, for example on a full disk; earlier checkpoints stay
     intact.
     """
     folder, buffer = run / "checkpoints" / str(trained.step), io.BytesIO()

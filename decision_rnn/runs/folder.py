@@ -20,7 +20,7 @@ from torch.utils.tensorboard import SummaryWriter
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.dataset import full_name
 from decision_rnn.utils.distributed import rank
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError, writing
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import read_yaml
@@ -78,15 +78,6 @@ def write_config(config: RunConfig, folder: Path, name: str = "config.yaml") -> 
         write_atomically(folder / name, yaml.safe_dump(to_dict(config), sort_keys=False).encode())
 
 
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raise errors of writing as those of `cannot_write`, which name the path."""
-    try:
-        yield
-    except OSError as error:
-        raise cannot_write(path, error) from None
-
-
 def check_new_run(run: Path) -> None:
     """InputError if the folder holds a run already."""
     if (run / "config.yaml").exists():
@@ -136,7 +127,7 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
 class MetricsLog:
     """The run's metrics, as lines of JSON and as TensorBoard events; only the first process writes them.
 
-    An error of `cannot_write` is raised if they cannot be written, for example on a full disk.
+    Raises as `writing` does if they cannot be written, for example on a full disk.
     """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, last_checkpoint
-from decision_rnn.utils.errors import InputError, did_you_mean, missing_package, one_line
+from decision_rnn.utils.errors import InputError, did_you_mean, importing, one_line
 
 ONNX, CARD, CLIP, RESULTS = "policy.onnx", "README.md", "replay.mp4", "results"
 FILES = [DESCRIPTION, WEIGHTS, ONNX, CARD, CLIP, f"{RESULTS}/*.json"]
@@ -90,11 +90,9 @@ def is_packaged(folder: Path) -> bool:
 def _hub(name: str) -> Iterator[Any]:
     """The module huggingface_hub, with InputError, naming the repository, for its errors."""
     subject = f"{name} on the Hugging Face Hub"
-    try:
+    with importing(subject, "hub"):
         import huggingface_hub
-
+    try:
         yield huggingface_hub
-    except ImportError as error:
-        raise missing_package(subject, error, "hub") from None
     except Exception as error:  # huggingface_hub and its HTTP client have no common base class
         raise InputError(f"cannot use {subject}: {one_line(error)}. Log in with `hf auth login` if needed") from None

@@ -18,15 +18,26 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Errors of file access that are a fault of the machine: a full disk, a quota, a file too large."""
 
 
-def cannot_write(path: object, error: OSError) -> InputError | EnvironmentFailure:
-    """The error for a file or folder that cannot be written."""
-    kind = EnvironmentFailure if error.errno in FULL else InputError
-    return kind(f"cannot write {path}: {error.strerror}")
+@contextlib.contextmanager
+def writing(path: object) -> Iterator[None]:
+    """InputError or EnvironmentFailure, naming the file or folder that is written, in place of OSError."""
+    try:
+        yield
+    except OSError as error:
+        kind = EnvironmentFailure if error.errno in FULL else InputError
+        raise kind(f"cannot write {path}: {error.strerror}") from None
 
 
-def missing_package(subject: object, error: ImportError, extra: str) -> InputError:
-    """The error for a package that something needs and is not installed, naming the extra that brings it."""
-    return InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'")
+@contextlib.contextmanager
+def importing(subject: object, extra: str) -> Iterator[None]:
+    """InputError, naming the extra that brings it, for a package that is imported inside the block and not installed.
+
+    The package is what `subject` needs.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'") from None
 
 
 @contextlib.contextmanager

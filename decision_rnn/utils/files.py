@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from decision_rnn.utils.errors import InputError, cannot_write
+from decision_rnn.utils.errors import InputError, writing
 
 SUFFIX = ".decision_rnn"
 """How the names of temporary folders end."""
@@ -110,15 +110,14 @@ def _fsync(path: Path) -> None:
 def check_folder(path: Path) -> None:
     """Raise InputError if files cannot be created in the folder `path`, before minutes are spent on their content."""
     existing = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
-    code = errno.EACCES if existing.is_dir() else errno.ENOTDIR
-    if code == errno.ENOTDIR or not os.access(existing, os.W_OK | os.X_OK):
-        raise cannot_write(path, OSError(code, os.strerror(code)))
+    with writing(path), tempfile.TemporaryFile(dir=existing):
+        pass
 
 
 def check_destination(path: Path) -> None:
     """Raise InputError if the file `path` cannot be written, before minutes are spent on its content."""
     if path.is_dir():
-        raise cannot_write(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+        raise InputError(f"cannot write {path}: it is a folder")
     check_folder(path.parent)
 
 
@@ -148,12 +147,11 @@ def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
     """
     missing_parents = [parent for parent in folder.absolute().parents if not parent.exists()]
     with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(folder / lock, wait=False))
-        except BlockingIOError:
-            raise InputError(f"another process is {activity} in {folder}. Choose another --output.") from None
-        except OSError as error:
-            raise cannot_write(folder, error) from None
+        with writing(folder):
+            try:
+                stack.enter_context(locked(folder / lock, wait=False))
+            except BlockingIOError:
+                raise InputError(f"another process is {activity} in {folder}. Choose another --output.") from None
         try:
             yield
         finally:
