@@ -4,7 +4,7 @@ Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
 
     h_t = tanh(W x_t + U h_{t-1} + b)
 
-GRU and LSTM share its class: torch's layers run between the steps at which episodes begin.
+GRU and LSTM share its class: torch's layers run between resets.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, Layer, State, options, register_backbone, without_autocast
-from decision_rnn.backbones.ops.chunks import pieces
+from decision_rnn.backbones.ops.chunks import run_between_resets
 
 
 @options
@@ -45,21 +45,14 @@ class TorchRNN(Layer):
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         state = state or self.initial_state(len(x))
         if len(state) == 2:
-            return self._run(x, state, reset)
+            return run_between_resets(self._run, (x,), state, reset)
         with without_autocast(x):
-            return self._run(x.to(state[0].dtype), state, reset)
+            return run_between_resets(self._run, (x.to(state[0].dtype),), state, reset)
 
-    def _run(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
-        outputs, dtype = [], state[0].dtype
-        for piece in pieces(reset, x.shape[1]):
-            if reset is not None:
-                keep = (~reset[:, piece.start, None]).to(dtype)
-                state = tuple(part * keep for part in state)
-            before = tuple(part.unsqueeze(0) for part in state)
-            y, after = self.cell(x[:, piece], before if len(before) == 2 else before[0])
-            state = tuple(part[0].to(dtype) for part in (after if len(before) == 2 else (after,)))
-            outputs.append(y)
-        return torch.cat(outputs, dim=1), state
+    def _run(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        before = tuple(part.unsqueeze(0) for part in state)
+        y, after = self.cell(x, before if len(before) == 2 else before[0])
+        return y, tuple(part[0].to(state[0].dtype) for part in (after if len(before) == 2 else (after,)))
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         with without_autocast(x):

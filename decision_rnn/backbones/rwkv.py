@@ -23,9 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import Layer, State, options, register_backbone
-from decision_rnn.backbones.ops.chunks import keep_mask
 from decision_rnn.backbones.ops.log_space import weighted_sums, weighted_sums_step
-from decision_rnn.backbones.ops.recurrence import previous_states
+from decision_rnn.backbones.ops.recurrence import keep_mask, previous_states
 from decision_rnn.backbones.time_scales import FadingConfig
 
 

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone
-from decision_rnn.backbones.ops.chunks import keep_mask
+from decision_rnn.backbones.ops.recurrence import keep_mask
 from decision_rnn.backbones.time_scales import FadingConfig
 
 

@@ -72,7 +72,7 @@ class MixerCase:
         return noise(BATCH, TIME, self.width, dtype=dtype), state
 
     def reference(
-        self, dtype: torch.dtype, x: Tensor, state: State | None, reset: Tensor | None, slopes: bool, errors: float = 0
+        self, dtype: torch.dtype, x: Tensor, state: State | None, reset: Tensor | None, errors: float = 0
     ) -> dict[str, Tensor]:
         """What `build(dtype)` should compute, `traced` in the widest dtype, with so many errors of rounding in weights
         and arguments."""
@@ -88,7 +88,7 @@ class MixerCase:
         state = module.initial_state(len(x)) if state is None else tuple(map(wide, state))
         reset = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if reset is None else reset
         run = self.naive and functools.partial(self.naive, dict(module.named_parameters()))
-        return traced(run or functools.partial(steps, module), module, wide(x), state, reset, slopes)
+        return traced(run or functools.partial(steps, module), module, wide(x), state, reset)
 
 
 def state_form(case: MixerCase) -> None:
@@ -111,16 +111,32 @@ def state_form(case: MixerCase) -> None:
                 require(after == before, f"{mode.__name__} over {time} steps returns {after} instead of {before}")
 
 
+@torch.no_grad()
 def modes_agree(case: MixerCase) -> None:
     """`forward`, chunks of it and steps give the same outputs and final state, with resets anywhere."""
     for dtype, pattern in itertools.product(case.tolerances, ("left out", *PATTERNS)):
-        _compare_modes(case, dtype, pattern, MODES if dtype == case.widest else ("forward", "steps"), slopes=False)
+        modes = MODES if dtype == case.widest else ("forward", "steps")
+        for carried in (False, True):
+            _compare_modes(case, dtype, pattern, modes, carried)
 
 
 def gradients_agree(case: MixerCase) -> None:
     """`forward`, chunks and steps give the same gradients of all parameters, of x and of the carried state."""
     for dtype, pattern in itertools.product(case.tolerances, ("left out", "consecutive", "random")):
-        _compare_modes(case, dtype, pattern, ("forward", "forward in chunks of [5, 1, 6]", "steps"), slopes=True)
+        _compare_modes(case, dtype, pattern, ("forward", "forward in chunks of [5, 1, 6]", "steps"), carried=True)
+
+
+def _compare_modes(case: MixerCase, dtype: torch.dtype, pattern: str, modes: Iterable[str], carried: bool) -> None:
+    """Compare modes with the reference, up to the effect of rounding, from the initial or from a carried state."""
+    module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
+    x, after = case.inputs(module, dtype)
+    state = after if carried else None
+    right = case.reference(dtype, x, state, reset)
+    rounded = case.reference(dtype, x, state, reset, ROUNDINGS) if dtype != case.widest else right
+    for mode in modes:
+        result = traced(functools.partial(MODES[mode], module), module, x, state, reset)
+        what = f"{mode}, {dtype}, resets {pattern}, {'a carried' if carried else 'no'} state"
+        assert_near(result, right, case.tolerances[dtype], what, rounded)
 
 
 def causal(case: MixerCase) -> None:
@@ -144,16 +160,14 @@ def resets_isolate(case: MixerCase) -> None:
     later = (reset.cumsum(1) > 0).unsqueeze(2)
     x, state = case.inputs(module)
     other = tuple(torch.full_like(part, 3) if part.is_floating_point() else part for part in state)
+
+    def run(mode: Callable[..., Result], x: Tensor, state: State, reset: Tensor) -> Result:
+        y, after = mode(module, x, state, reset)
+        return torch.where(later, y, 0), after
+
     for mode in (forward, steps):
-
-        def run(x: Tensor, state: State, reset: Tensor) -> Result:
-            y, after = mode(module, x, state, reset)  # noqa: B023
-            return torch.where(later, y, 0), after
-
-        right, changed = (
-            traced(run, None, x, state, reset),
-            traced(run, None, torch.where(later, x, 3 - x), other, reset),
-        )
+        right = traced(functools.partial(run, mode), None, x, state, reset)
+        changed = traced(functools.partial(run, mode), None, torch.where(later, x, 3 - x), other, reset)
         for name, part in right.items():
             if name.startswith("gradient"):
                 crossing = part.where(~later, 0) if name == "gradient of x" else part
@@ -185,20 +199,19 @@ def bfloat16(case: MixerCase) -> None:
     """Under bfloat16 autocast: close to float32, finite gradients, and the state stays float32."""
     module, reset = case.build(torch.float32), mask("random")
     x, state = case.inputs(module, torch.float32)
-    right = case.reference(torch.float32, x, state, reset, False)
     # Fewer errors than `ROUNDINGS`: only the factors of products are rounded.
     coarse = 2.5 * torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
-    rounded = case.reference(torch.float32, x, state, reset, False, coarse)
+    with torch.no_grad():
+        right, rounded = (case.reference(torch.float32, x, state, reset, errors) for errors in (0, coarse))
     for mode in (forward, steps):
         with torch.autocast(x.device.type, torch.bfloat16):
-            found = traced(functools.partial(mode, module), module, x, state, reset)
-        for i in range(len(state)):
-            dtype = found[f"state part {i}"].dtype
-            wide = dtype == torch.float32 or not dtype.is_floating_point
-            require(wide, f"{mode.__name__}: part {i} of the state is {dtype}: it must stay torch.float32")
-        for name in [name for name in found if name.startswith("gradient")]:
-            require(found.pop(name).isfinite().all(), f"{mode.__name__}: the {name} is not finite")
-        assert_near(found, right, 0.03, mode.__name__, rounded)
+            result = traced(functools.partial(mode, module), module, x, state, reset)
+        for name, part in result.items():
+            if name.startswith("gradient"):
+                require(part.isfinite().all(), f"{mode.__name__}: the {name} is not finite")
+            elif name.startswith("state") and part.is_floating_point():
+                require(part.dtype == torch.float32, f"{mode.__name__}: {name} is {part.dtype}, not torch.float32")
+        assert_near({name: result[name] for name in right}, right, 0.03, mode.__name__, rounded)
 
 
 PROPERTIES = (state_form, modes_agree, gradients_agree, causal, resets_isolate, dense_resets, bfloat16)
@@ -309,49 +322,30 @@ for _lengths in ([1] * TIME, [1, 4, 7], [5, 1, 6], [TIME - 1, 1]):
     MODES[f"forward in chunks of {_lengths}"] = functools.partial(forward, lengths=_lengths)
 
 
-def _compare_modes(case: MixerCase, dtype: torch.dtype, pattern: str, modes: Iterable[str], slopes: bool) -> None:
-    """Compare values, or gradients too, with those of the reference, up to the effect of rounding."""
-    module, reset = case.build(dtype), None if pattern == "left out" else mask(pattern)
-    x, carried = case.inputs(module, dtype)
-    for state in (carried,) if slopes else (None, carried):
-        right = case.reference(dtype, x, state, reset, slopes)
-        rounded = case.reference(dtype, x, state, reset, slopes, ROUNDINGS) if dtype != case.widest else right
-        for mode in modes:
-            found = traced(functools.partial(MODES[mode], module), module, x, state, reset, slopes)
-            what = f"{mode}, {dtype}, resets {pattern}, {'no' if state is None else 'a carried'} state"
-            assert_near(found, right, case.tolerances[dtype], what, rounded)
-
-
 def named(result: Result) -> dict[str, Tensor]:
     """An output and a final state as tensors with names."""
     return {"output": result[0], **{f"state part {i}": part for i, part in enumerate(result[1])}}
 
 
 def traced(
-    run: Callable[..., Result],
-    module: nn.Module | None,
-    x: Tensor,
-    state: State | None,
-    reset: Tensor | None = None,
-    slopes: bool = True,
+    run: Callable[..., Result], module: nn.Module | None, x: Tensor, state: State | None, reset: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """The outputs and the final state of `run(x, state, reset)`, and the gradients of the module's parameters, x and
-    state, by name."""
-    x = x.clone().requires_grad_(slopes)
-    state = state and tuple(part.clone().requires_grad_(slopes and part.is_floating_point()) for part in state)
-    with torch.set_grad_enabled(slopes):
-        results = named(run(x, state, reset))
+    """The outputs and the final state of `run(x, state, reset)` by name and, if gradients are enabled, those of the
+    module's parameters, x and the state."""
+    x = x.clone().requires_grad_()
+    state = state and tuple(part.clone().requires_grad_(part.is_floating_point()) for part in state)
+    results = named(run(x, state, reset))
     values = {name: part.detach() for name, part in results.items()}
-    if not slopes:
+    if not torch.is_grad_enabled():
         return values
-    loss = x.new_zeros(())
-    for i, part in enumerate(results.values()):
-        if part.is_floating_point():
-            loss = loss + (part.nan_to_num() * noise(*part.shape, dtype=part.dtype, seed=10 + i)).sum()
-    inputs: dict[str, Tensor] = dict(module.named_parameters()) if module is not None else {}
-    inputs |= {"x": x, **{f"state {i}": part for i, part in enumerate(state or ())}}
+    parts = enumerate(part for part in results.values() if part.is_floating_point())
+    pulls = ((part.nan_to_num() * noise(*part.shape, dtype=part.dtype, seed=10 + i)).sum() for i, part in parts)
+    inputs = dict(module.named_parameters() if module is not None else (), x=x)
+    inputs |= {f"state {i}": part for i, part in enumerate(state or ())}
     inputs = {name: part for name, part in inputs.items() if part.requires_grad}
-    grads = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    grads = torch.autograd.grad(
+        sum(pulls, x.new_zeros(())), list(inputs.values()), allow_unused=True, materialize_grads=True
+    )
     return values | {f"gradient of {name}": grad for name, grad in zip(inputs, grads, strict=True)}
 
 
@@ -368,15 +362,11 @@ def assert_near(actual: Any, expected: Any, tolerance: float, what: str, rounded
     Takes tensors, or named tensors, of which those of `actual` are compared.
     """
 
-    def largest(part: Tensor) -> float:
-        return float(part.detach().abs().where(part.isfinite(), 0).max()) if part.numel() else 0.0
-
     if isinstance(actual, dict):
         for name, value in actual.items():
             assert_near(value, expected[name], tolerance, f"{what}, {name}", rounded and rounded[name])
         return
-    bound = tolerance * largest(expected) if tolerance else 0.0
-    if rounded is not None:
-        bound = max(bound, largest(rounded - expected))
+    sizes = [tolerance * expected.detach(), *([] if rounded is None else [rounded - expected])]
+    bound = max((float(part.abs().where(part.isfinite(), 0).max()) for part in sizes if part.numel()), default=0.0)
     options: Any = {"rtol": 0, "equal_nan": True, "check_dtype": False, "msg": lambda text: f"{what}: {text}"}
     torch.testing.assert_close(actual, expected, atol=bound, **options)

@@ -1,7 +1,7 @@
 """Segments of time with resets, cut into pieces."""
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -31,12 +31,18 @@ def run_chunks(
     return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0], state
 
 
-def pieces(reset: Tensor | None, time: int) -> Iterator[slice]:
-    """Pieces of time in which an episode begins at the first step alone, if at all, in any row of the batch."""
-    cuts = [] if reset is None else reset[:, 1:].any(0).nonzero().flatten().add(1).tolist()
-    return itertools.starmap(slice, itertools.pairwise([0, *cuts, time]))
+def run_between_resets(
+    run: Callable[..., tuple[Tensor, State]], inputs: Sequence[Tensor], state: State, reset: Tensor | None
+) -> tuple[Tensor, State]:
+    """Run a layer that takes no resets, once for each piece of time between two steps at which episodes begin.
 
-
-def keep_mask(reset: Tensor, dtype: torch.dtype) -> Tensor:
-    """1, or 0 where an episode begins, (batch, time, 1): what remains of the state before each step."""
-    return (~reset).unsqueeze(2).to(dtype)
+    `run` is called with a piece of each input, (batch, time, ...), and the state before it, whose parts are (batch,
+    width). It returns the outputs, (batch, time, ...), and the state after the piece.
+    """
+    outputs, cuts = [], [] if reset is None else reset[:, 1:].any(0).nonzero().flatten().add(1).tolist()
+    for start, end in pairwise([0, *cuts, inputs[0].shape[1]]):
+        if reset is not None:
+            state = tuple(part * (~reset[:, start, None]).to(part.dtype) for part in state)
+        y, state = run(*(part[:, start:end] for part in inputs), state)
+        outputs.append(y)
+    return torch.cat(outputs, dim=1), state

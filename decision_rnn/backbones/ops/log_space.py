@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones.ops.chunks import keep_mask, pieces
-from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.contract import State
+from decision_rnn.backbones.ops.chunks import run_between_resets
+from decision_rnn.backbones.ops.recurrence import keep_mask, linear_recurrence
 
 
 def weighted_sums(
@@ -52,12 +53,11 @@ def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: T
     and has a gradient. Exact up to rounding: the terms are differences of A, whose absolute precision falls as |A|
     grows with time, so that in float32 the relative error of h is about 1e-4 where |A| is 1000.
     """
-    h, outputs = initial, []
-    for piece in pieces(reset, log_a.shape[1]):
-        if reset is not None:
-            h = h * keep_mask(reset, h.dtype)[:, piece.start]
-        total = log_a[:, piece].cumsum(1)
-        inputs = torch.logcumsumexp(log_b[:, piece] - total, dim=1)
-        outputs.append(torch.exp(total + inputs) + torch.exp(total) * h.unsqueeze(1))
-        h = outputs[-1][:, -1]
-    return torch.cat(outputs, dim=1)
+
+    def run(log_a: Tensor, log_b: Tensor, state: State) -> tuple[Tensor, State]:
+        total = log_a.cumsum(1)
+        inputs = torch.logcumsumexp(log_b - total, dim=1)
+        h = torch.exp(total + inputs) + torch.exp(total) * state[0].unsqueeze(1)
+        return h, (h[:, -1],)
+
+    return run_between_resets(run, (log_a, log_b), (initial,), reset)[0]

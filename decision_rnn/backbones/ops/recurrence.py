@@ -18,8 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decision_rnn.backbones.ops.chunks import keep_mask
-
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
@@ -49,7 +47,7 @@ def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | No
     `preactivations`, (batch, time, n * width), are minGRU's z and c (mingru.py) or minLSTM's f, i and c (minlstm.py);
     g is the identity if `signed`, and `positive` otherwise. For the others see `linear_recurrence`.
     """
-    keep = None if reset is None else (~reset).unsqueeze(2).to(initial.dtype)
+    keep = None if reset is None else keep_mask(reset, initial.dtype)
     return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed)
 
 
@@ -64,6 +62,11 @@ def positive(x: Tensor) -> Tensor:
     sigmoid(x) > x + 0.5 exactly where x < 0, so g is their maximum, which is five times faster than a `where`.
     """
     return torch.maximum(x + 0.5, torch.sigmoid(x))
+
+
+def keep_mask(reset: Tensor, dtype: torch.dtype) -> Tensor:
+    """1, or 0 where an episode begins, (batch, time, 1): what remains of the state before each step."""
+    return (~reset).unsqueeze(2).to(dtype)
 
 
 def previous_states(h: Tensor, initial: Tensor, keep: Tensor | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decision_rnn.backbones.ops.selective_scan import selective_scan, stored_scan
+from decision_rnn.backbones.mamba import selective_scan, stored_scan
 from decision_rnn.backbones.testing import noise
 
 BATCH, TIME, INNER, SIZE = 3, 7, 5, 4
