@@ -12,7 +12,7 @@ remaining failure is the layer's own.
 import json
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
@@ -30,6 +30,7 @@ from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 from yet_another_retnet.retention import MultiScaleRetention
 
 from decision_rnn.backbones import SequenceMixer, State, reset_rows
+from decision_rnn.backbones.contract import steps
 from decision_rnn.backbones.testing import PROPERTIES, TOLERANCES, check_mixer
 
 WIDTH = 8
@@ -49,17 +50,16 @@ class Wrapped(SequenceMixer):
         return tuple(like.new_zeros(batch_size, *form) for form in self.forms)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        begins = state is None
-        state, initial = self.initial_state(len(x)) if begins else state, self.initial_state(len(x))
-        cuts = [] if reset is None else reset.any(0).nonzero().flatten().tolist()
-        outputs = []
-        for start, end in pairwise([*dict.fromkeys([0, *cuts]), x.shape[1]]):
-            if reset is not None:
-                state = reset_rows(state, initial, reset[:, start])
-                begins = begins if start == 0 else False
-            y, state = self.first(x[:, start:end]) if begins else self.piece(x[:, start:end], state)
+        cuts = [] if reset is None else reset[:, 1:].any(0).nonzero().flatten().add(1).tolist()
+        initial, outputs = self.initial_state(len(x)), []
+        for start, end in pairwise([0, *cuts, x.shape[1]]):
+            if state is None:
+                y, state = self.first(x[:, start:end])
+            else:
+                state = state if reset is None else reset_rows(state, initial, reset[:, start])
+                y, state = self.piece(x[:, start:end], state)
             outputs.append(y)
-            begins = False
+        assert state is not None
         return torch.cat(outputs, dim=1), state
 
     def first(self, x: Tensor) -> tuple[Tensor, State]:
@@ -68,11 +68,7 @@ class Wrapped(SequenceMixer):
 
     def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Time without a reset: here step by step."""
-        outputs = []
-        for t in range(x.shape[1]):
-            y, state = self.step(x[:, t], state)
-            outputs.append(y)
-        return torch.stack(outputs, dim=1), state
+        return steps(self, x, state)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         y, state = self.piece(x[:, None], state)
@@ -208,18 +204,17 @@ class Retnet(Wrapped):
         return *memory, torch.zeros(batch_size, dtype=torch.int64, device=memory[0].device)
 
     def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        rows = []
-        for row in range(len(x)):
-            one, memory, place = x[row : row + 1], state[0][row : row + 1], int(state[1][row])
-            rows.append(self.layer.forward_chunkwise(one, one, one, start_idx=place, prev_state=memory))
+        run = self.layer.forward_chunkwise
+        rows = [run(one, one, one, start_idx=place, prev_state=memory) for one, memory, place in self.rows(x, state)]
         return torch.cat([y for y, _ in rows]), (torch.cat([after for _, after in rows]), state[1] + x.shape[1])
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        rows = []
-        for row in range(len(x)):
-            one, memory, place = x[row : row + 1], state[0][row : row + 1], int(state[1][row])
-            rows.append(self.layer.forward_recurrent(one, one, one, seq_idx=place, prev_state=memory))
+        run = self.layer.forward_recurrent
+        rows = [run(one, one, one, seq_idx=place, prev_state=memory) for one, memory, place in self.rows(x, state)]
         return torch.cat([y for y, _ in rows]), (torch.cat([after for _, after in rows]), state[1] + 1)
+
+    def rows(self, x: Tensor, state: State) -> Iterable[tuple[Tensor, Tensor, int]]:
+        return zip(x.split(1), state[0].split(1), state[1].tolist(), strict=True)
 
 
 class NcpsCfC(Wrapped):

@@ -23,11 +23,7 @@ from decision_rnn.backbones.ops.log_space import weighted_sums, weighted_sums_st
 
 @options
 class AarenConfig(HeadsConfig):
-    """Aaren, "Attention as an RNN".
-
-    Attributes:
-        heads: Attention heads, each with its own query.
-    """
+    """Aaren, "Attention as an RNN". Each head has its own query."""
 
     name: str = "aaren"
 

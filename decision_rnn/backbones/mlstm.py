@@ -32,11 +32,7 @@ CHUNK = 64
 
 @options
 class MLSTMConfig(HeadsConfig, FadingConfig):
-    """mLSTM, "xLSTM: Extended Long Short-Term Memory".
-
-    Attributes:
-        heads: Number of heads, each with its own memory.
-    """
+    """mLSTM, "xLSTM: Extended Long Short-Term Memory". Each head has its own memory."""
 
     name: str = "mlstm"
 

@@ -31,11 +31,7 @@ from decision_rnn.backbones.time_scales import FadingConfig
 
 @options
 class SLSTMConfig(HeadsConfig, FadingConfig):
-    """sLSTM, "xLSTM: Extended Long Short-Term Memory".
-
-    Attributes:
-        heads: Number of heads; the recurrent matrices mix the channels of a head.
-    """
+    """sLSTM, "xLSTM: Extended Long Short-Term Memory". The recurrent matrices mix the channels of a head."""
 
     name: str = "slstm"
 

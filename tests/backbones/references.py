@@ -1,8 +1,8 @@
 """The papers' equations as plain float64 loops over time: the references for every backbone.
 
-Each backbone's takes the configuration, the module's parameters by name, x (batch, time, width), the state before the
-first step and reset (batch, time) bool, and returns the output and the state after the last step. Autograd
-through them gives the gradients. Nothing here may come from decision_rnn: shared code would share faults.
+A backbone's, a function of its name, takes the configuration, the module's parameters by name, x (batch, time, width),
+the state before the first step and reset (batch, time) bool, and returns the output and the state after the last step.
+Autograd through them gives the gradients. Nothing here may come from decision_rnn: shared code would share faults.
 """
 
 import math
@@ -372,29 +372,6 @@ def mlp(config, parameters, x, state, reset):
     """GELU with the error function: u times the probability that a standard normal number is below u."""
     hidden = affine(parameters, "hidden", x)
     return affine(parameters, "output", hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2), ()
-
-
-REFERENCES = {
-    "aaren": aaren,
-    "conv": conv,
-    "gru": gru,
-    "h3": h3,
-    "hgrn": hgrn,
-    "lru": lru,
-    "lstm": lstm,
-    "mamba": mamba,
-    "mingru": mingru,
-    "minlstm": minlstm,
-    "mlp": mlp,
-    "mlstm": mlstm,
-    "retention": retention,
-    "rnn": rnn,
-    "rwkv": rwkv,
-    "s4d": s4d,
-    "scrn": scrn,
-    "slstm": slstm,
-    "transformer": transformer,
-}
 
 
 def stack(mixer, config, parameters, x, state, reset):

@@ -48,7 +48,7 @@ class Subject(MixerCase):
     def __init__(self, name: str, options: dict[str, Any] | None = None, layers: int | None = None, reference=None):
         self.name, self.options, self.layers = name, options or {}, layers
         self.config: Any = registered(name).config(width=WIDTH, layers=layers or 1, **self.options)
-        loop = reference or references.REFERENCES[name]
+        loop = reference or getattr(references, name)
         without_memory = name == "mlp" or self.options.get("window") == 1
         super().__init__(
             make=lambda: add_noise(Backbone(self.config) if layers else registered(name).cls(self.config)),

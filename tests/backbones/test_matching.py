@@ -44,12 +44,6 @@ def test_no_neighbouring_width_of_a_backbone_is_nearer(name):
     assert distance(config.width) == min(distance(width) for width in range(config.width - 16, config.width + 17))
 
 
-def test_match_parameters_width_is_divisible_by_heads():
-    config = match_parameters(registered("transformer").config, 600_000, heads=5)
-    assert config.heads == 5
-    assert config.width % 10 == 0
-
-
 @pytest.mark.parametrize(("parameters", "width"), [(10, 1), (10**12, 16_384)])
 def test_match_parameters_with_unreachable_number_raises(parameters, width):
     with pytest.raises(ValueError, match="backbone") as error:

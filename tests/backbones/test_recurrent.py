@@ -55,14 +55,6 @@ def test_lstm_cell_that_keeps_more_takes_in_less():
     assert f.max() > 0.998
 
 
-def test_lstm_with_zero_peepholes_equals_plain_lstm():
-    plain, peeping = make("lstm"), make("lstm", peepholes=True)
-    peeping.load_state_dict(plain.state_dict() | {"peepholes": torch.zeros(3, 8)})
-    x, state = noise(BATCH, TIME, 8), tuple(noise(BATCH, 8, seed=1 + i) for i in range(2))
-    assert_near(named(peeping(x, state)), named(plain(x, state)), 1e-13, "forward")
-    assert_near(named(steps(peeping, x, state)), named(steps(plain, x, state)), 1e-13, "steps")
-
-
 def test_lstm_peepholes_are_initialised_like_torch_weights():
     """Uniform within 1 / sqrt(width); there are none without the option."""
     peepholes = make("lstm", width=1000, peepholes=True).peepholes.detach()

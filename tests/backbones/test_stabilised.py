@@ -70,17 +70,6 @@ def test_mlstm_gates_start_independent_of_the_input():
     assert mixer.gates.bias[4:].abs().max() < 0.6
 
 
-def test_slstm_mixes_memory_within_heads_only():
-    """What changes a head's state changes the later states of its channels and of no others."""
-    mixer, x = add_noise(make("slstm", heads=2)), noise(1, WIDTH)
-    _, state = mixer.step(x, mixer.initial_state(1))
-    other = tuple(part.clone() for part in state)
-    other[1][:, 0] += 1
-    for part, changed in zip(mixer.step(x, state)[1], mixer.step(x, other)[1], strict=True):
-        assert torch.equal(part[:, 1], changed[:, 1])
-        assert not torch.isclose(part[:, 0], changed[:, 0]).any()
-
-
 def test_slstm_starts_without_mixing_and_all_half_lives_in_each_head():
     mixer = make("slstm", width=64, heads=4, init_half_life=1000)
     assert torch.count_nonzero(mixer.recurrent) == 0

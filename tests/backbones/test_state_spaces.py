@@ -1,4 +1,4 @@
-"""S4D, H3, Mamba and SCRN: initialisation, and agreement with other forms of the papers' equations."""
+"""S4D, H3 and Mamba: initialisation, and agreement with other forms of the papers' equations."""
 
 import math
 
@@ -89,22 +89,3 @@ def test_mamba_initialisation():
     assert (-torch.exp(mixer.a_log)).unique(dim=0).tolist() == [pytest.approx([-1, -2, -3])]
     assert mixer.d.unique().tolist() == [1]
     assert mixer.dt.in_features == 125
-
-
-@pytest.mark.parametrize("kernel", [2, 4])
-def test_mamba_convolution_sees_kernel_steps(kernel):
-    """With a state that forgets at once (A far below 0), x reaches kernel - 1 steps ahead and no further."""
-    mixer, time = make("mamba", kernel=kernel), 12
-    mixer.a_log.data.fill_(20.0)
-    x = noise(1, time, WIDTH).requires_grad_()
-    (grad,) = torch.autograd.grad(mixer(x)[0][0, -1].sum(), x)
-    assert grad[0].abs().amax(-1).gt(0).tolist() == [t >= time - kernel for t in range(time)]
-
-
-def test_scrn_context_is_a_moving_average_with_the_papers_alpha():
-    """0.95 is a half-life of 13.5 steps."""
-    mixer, x = make("scrn", context_units=1, init_half_life=13.5), noise(1, 50, WIDTH)
-    _, (_, s) = mixer(x)
-    drive = x[0] @ mixer.context.weight[0]
-    right = sum(0.05 * 0.95 ** (49 - t) * drive[t] for t in range(50))
-    assert s.item() == pytest.approx(right.item(), rel=2e-3)

@@ -1,16 +1,17 @@
-"""`check_mixer` and the other properties: layers broken on purpose fail the property that they violate."""
+"""`check_mixer` and the other properties: a layer of the user's own keeps the contract; layers broken on purpose fail
+the property that they violate."""
 
 from dataclasses import dataclass
 
 import properties
 import pytest
+import references
 import torch
+from subjects import WIDTH, Subject
 from torch import nn
 
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, register_backbone, reset_rows
-from decision_rnn.backbones.testing import MixerCase, add_noise, check_mixer
-
-WIDTH = 4
+from decision_rnn.backbones.testing import MixerCase, add_noise, check_mixer, modes_agree
 
 
 class Average(SequenceMixer):
@@ -54,7 +55,7 @@ class Average(SequenceMixer):
                 state = reset_rows(state, initial, reset[:, t])
             if fault == "drops the gradient of the state":
                 state = (state[0].detach(),)
-            state = (torch.sigmoid(self.a) * state[0] + self.scale * x[:, t],)
+            _, state = self.step(x[:, t], state)
             outputs.append(state[0])
         y = torch.stack(outputs, dim=1)
         if fault == "keeps its state":
@@ -83,6 +84,8 @@ class Average(SequenceMixer):
         h = decay * state[0] + self.scale * x
         if self.fault == "keeps a half-precision state" and torch.is_autocast_enabled("cpu"):
             h = h.bfloat16()
+        if self.fault == "rounds":
+            h = h.bfloat16().to(h.dtype)
         return (2 * h if self.fault == "step doubles" else h), (h,)
 
     def recurrent_parameters(self):
@@ -181,3 +184,24 @@ def test_check_mixer_builds_name_or_class_from_config():
     assert not check_mixer("configured", width=WIDTH)
     broken = ConfiguredConfig(width=WIDTH, fault="step doubles")
     assert "modes_agree" in check_mixer(Configured, broken, raise_error=False)
+
+
+def configured_reference(config, parameters, x, state, reset):
+    h = references.linear_recurrence(references.sigmoid(parameters["a"]), x, state[0], reset)
+    return h, (h[:, -1],)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("layers", [None, 2])
+@pytest.mark.parametrize("check", [check for check in properties.PROPERTIES if check is not properties.long_sequences])
+def test_mixer_from_outside_the_package_keeps_contract(check, layers):
+    register_backbone(ConfiguredConfig)(Configured)
+    check(Subject("configured", layers=layers, reference=configured_reference))
+
+
+@pytest.mark.usefixtures("registries")
+def test_contract_compares_with_the_equations():
+    """Where all modes of a layer agree, but on other numbers."""
+    register_backbone(ConfiguredConfig)(Configured)
+    with pytest.raises(AssertionError, match="forward"):
+        modes_agree(Subject("configured", {"fault": "rounds"}, reference=configured_reference))

@@ -3,14 +3,10 @@
 triton_cases.py runs these tests with the Triton kernel, too.
 """
 
-import itertools
-
 import numpy as np
 import pytest
 import references
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
@@ -85,21 +81,6 @@ def test_linear_recurrence_passes_gradcheck(dtype, constant):
         leaves = problem(dtype, constant, time=4, width=1)
         leaves[needed].requires_grad_()
         assert torch.autograd.gradcheck(lambda *parts: linear_recurrence(*parts, reset), leaves)
-
-
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(st.data())
-def test_linear_recurrence_in_pieces_equals_the_whole(data):
-    time = data.draw(st.integers(1, 9))
-    flags = data.draw(st.lists(st.booleans(), min_size=2 * time, max_size=2 * time))
-    cuts = sorted(data.draw(st.sets(st.integers(1, time))) | {0, time})
-    a, b, initial = problem(torch.complex128, data.draw(st.booleans()), time=time)
-    reset, pieces, h = torch.tensor(flags).view(2, time), [], initial
-    for start, stop in itertools.pairwise(cuts):
-        piece = slice(start, stop)
-        pieces.append(linear_recurrence(a if a.dim() == 1 else a[:, piece], b[:, piece], h, reset[:, piece]))
-        h = pieces[-1][:, -1]
-    assert_near(planes(torch.cat(pieces, dim=1)), planes(loop(a, b, initial, reset)), 1e-12, f"cut at {cuts}")
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
