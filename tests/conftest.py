@@ -31,7 +31,9 @@ from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.environments.spaces import described_spaces
+from decision_rnn.evaluation import video
 from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.registry import Registry
@@ -232,6 +234,16 @@ def pendulum() -> Callable[..., TrainedAgent]:
         return TrainedAgent(agent.eval(), config, data, 10, 1.25)
 
     return make
+
+
+@pytest.fixture
+def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Episodes are watched and filmed without a renderer; a video is the text of its moments."""
+    monkeypatch.setattr(video, "SCREENS", os.environ)
+    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
+    monkeypatch.setattr(video, "draw", lambda environment: None)
+    monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
+    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: path.write_text(str(list(pictures))))
 
 
 @pytest.fixture(scope="module")

@@ -60,17 +60,11 @@ def test_quiet_keeps_results_and_errors_and_drops_warnings(inside: Path, inline_
     assert "run" in done.stderr
 
 
-def test_dashes_and_underscores_are_the_same_in_option_names() -> None:
-    words = "standin/hopper-medium --training.batch-size 64 --top-fraction=0.5 --backbone.init-half-life=30"
+def test_dashes_in_option_names_are_underscores_and_null_is_none() -> None:
+    words = "standin/hopper-medium --training.batch-size 64 --top-fraction=0.5 --training.learning_rate null"
     config, _ = parse_run("test", words.split())
     assert (config.dataset, config.training.batch_size, config.top_fraction) == ("standin/hopper-medium", 64, 0.5)
-    assert config.backbone.init_half_life == 30
-
-
-def test_optional_keys_may_be_null() -> None:
-    words = "--evaluation.target_returns null --path null --training.learning_rate null"
-    config, _ = parse_run("test", ["hopper-medium", *words.split()])
-    assert config.path is config.evaluation.target_returns is config.training.learning_rate is None
+    assert config.training.learning_rate is None
 
 
 def test_bare_name_is_announced_with_its_source_first(inline_cli: InlineCLI) -> None:
@@ -98,22 +92,18 @@ def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tm
         ("trian", ["trian", "train"]),
         ("train", ["dataset"]),
         ("train hoper-medium", ["hoper-medium", "hopper-medium"]),
-        ("train hopper-medium --output", ["--output"]),
         ("train hopper-medium --training.stepz 3", ["training.stepz", "training.steps"]),
         ("train hopper-medium --backbone transformer --backbone.heads 3", ["backbone.heads"]),
         ("train hopper-medium --output /dev/null/run", ["/dev/null"]),
         ("compare hopper-medium --seeds 0", ["seeds"]),
         ("compare hopper-medium --backbones mingru,nothing", ["nothing"]),
         ("compare hopper-medium --backbone lru", ["--backbones"]),
-        ("evaluate", ["run"]),
         ("evaluate nowhere", ["nowhere"]),
         (f"evaluate {'a' * 300}", ["File name too long"]),
         ("evaluate . --target_returns many", ["target_returns", "many"]),
         ("evaluate . --episode 3", ["--episode", "episodes"]),
         ("evaluate pretrained/hopper-medium --processes 0", ["processes"]),
         ("data", ["ACTION"]),
-        ("data frobnicate", ["frobnicate", "list"]),
-        ("data info", ["dataset"]),
         ("data export hopper-medium", ["--format", "--output"]),
         ("data export a --formt d4rl", ["--formt", "Did you mean format", "data export --help"]),
         ("data --plugins nosuch list", ["nosuch"]),
@@ -124,8 +114,7 @@ def test_invalid_arguments_print_one_line_and_exit_2(inline_cli: InlineCLI, argu
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("decision-rnn: ")
-    for word in words:
-        assert word in line
+    assert [word for word in words if word not in line] == []
 
 
 def test_command_line_starts_without_torch_and_changes_no_process() -> None:
@@ -144,9 +133,8 @@ sys.modules["torch"] = None
 sys.exit(main(["evaluate", "pretrained/hopper-medium"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert "torch" in line
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "torch" in done.stderr
 
 
 def test_completion_names_its_extra(inline_cli: InlineCLI, monkeypatch: pytest.MonkeyPatch) -> None:

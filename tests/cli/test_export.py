@@ -50,10 +50,9 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, tmp_pat
     returns = json.loads(ours.read_text())["targets"][0]["return_mean"]
     assert metadata["scores"][0]["targets"][0]["return_mean"] == returns
 
-    for option, name in (("--inference window", "carries its state"), ("--window 60", "window is 60")):
-        refused = inline_cli("evaluate", "run/policy.onnx", *EPISODES, *option.split())
-        assert refused.returncode == 2
-        assert name in refused.stderr
+    refused = inline_cli("evaluate", "run/policy.onnx", *EPISODES, "--inference", "window")
+    assert refused.returncode == 2
+    assert "carries its state" in refused.stderr
 
 
 def test_invalid_arguments_or_a_missing_package_stop_before_any_work(
@@ -66,15 +65,13 @@ def test_invalid_arguments_or_a_missing_package_stop_before_any_work(
 
     def assert_refused(arguments: str, name: str) -> None:
         done = inline_cli(*arguments.split())
-        assert done.returncode == 2, arguments
-        (line,) = done.stderr.splitlines()
-        assert name in line
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), arguments
+        assert name in done.stderr
 
     monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))
     monkeypatch.setattr(rollout, "play_group", lambda *_, **__: pytest.fail("an episode was played"))
     before = contents()
     assert_refused("export nowhere", "nowhere")
-    assert_refused("export run --output run --weights int4", "int4")
     assert_refused("export run --output run/config.yaml/policy.onnx", "Not a directory")
     assert_refused("export run --output new/policy.onnx --target_return nan", "target_return")
     assert_refused("export cloning --output new/policy.onnx --target_return 5", "target return")
@@ -82,7 +79,6 @@ def test_invalid_arguments_or_a_missing_package_stop_before_any_work(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for name in [name for name in sys.modules if name.startswith("decision_rnn.deploy.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "decision_rnn.deploy.policies", raising=False)
     assert_refused("export run --output new/policy.onnx", "decision-rnn[onnx]")
     assert_refused("evaluate run/policy.onnx", "decision-rnn[onnx]")
     assert contents() == before

@@ -1,6 +1,5 @@
 """`decision-rnn play`: videos and screen windows of agents, and the returns that it prints."""
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,6 @@ import yaml
 from gymnasium.envs.classic_control import PendulumEnv
 
 from decision_rnn.config import EvaluationConfig, to_dict
-from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, save_checkpoint
@@ -100,30 +98,23 @@ def test_play_prints_return_and_score_of_every_episode(inline_cli: CLI, monkeypa
     assert calls == [(10, Path("a.mp4"), -300, 2, 4), (10, Path("a.mp4"), None, 1, 1_000_000)]
 
 
-def test_play_uses_the_window_that_the_agent_is_evaluated_with(
-    inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_screen")
+def test_play_uses_the_window_that_the_agent_is_evaluated_with(inline_cli: CLI, tmp_path: Path) -> None:
     """On screen and in a video; the return equals that of `evaluate` with the same seed."""
     trained = load_agent(tmp_path / "windowed" / "checkpoints" / "10")
     (target,) = score(trained, replace(WINDOWED, seed=7), processes=1).targets
     (carried,) = score(trained, replace(WINDOWED, seed=7, inference="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
-    monkeypatch.setattr(video, "SCREENS", os.environ)
-    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     first, episode = inline_cli("play", "windowed", "--seed", "7").stdout.splitlines()
     assert first == "mingru of local/pendulum in Pendulum-v1, window of 1"
     assert f"target -300, return {target.return_mean:.1f}, " in episode
-    monkeypatch.setattr(video, "draw", lambda environment: None)
-    monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
-    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: path.write_text(str(list(pictures))))
     (end,) = video.film(trained, Path("a.mp4"), -300.0, 1, 7)
     assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
     assert "carried state" in inline_cli("play", "run").stdout
 
 
+@pytest.mark.usefixtures("no_screen")
 def test_error_of_a_policy_is_not_one_of_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(video, "SCREENS", os.environ)
-    monkeypatch.setattr(video, "watched_environment", make_environment)
     monkeypatch.setattr(video, "GroupPolicy", create_autospec(video.GroupPolicy, side_effect=KeyError("policy")))
     with pytest.raises(KeyError, match="policy"):
         next(video.watch(load_agent(tmp_path / "run" / "checkpoints" / "10"), -300.0, 1, 7))

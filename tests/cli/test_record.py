@@ -8,7 +8,7 @@ import pytest
 from swing import CAR, push
 
 import decision_rnn
-from decision_rnn import EpisodeStore, Run, open_dataset
+from decision_rnn import Run, open_dataset
 
 POLICY = """
 import os, signal
@@ -22,7 +22,6 @@ def interrupted(observation, calls=[]):
     return push(observation)
 
 gymnasium.register("car/ByPlugin-v0", lambda: gymnasium.make("MountainCarContinuous-v0").unwrapped)
-number = 3
 """
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -36,19 +35,15 @@ def record(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return lambda *words: inline_cli("record", *words)
 
 
-def stored(name: str) -> EpisodeStore:
-    return open_dataset(name).store
-
-
 def test_command_records_what_record_does(record: Command) -> None:
     words = [CAR, "--policy", "pushing.push", "--output", "local/shell", "--seed", "3"]
     done = record(*words, "--episodes", "2")
     assert done.returncode == 0, done.stderr
     store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).store
-    assert stored("local/shell").fingerprint == store.fingerprint
+    assert open_dataset("local/shell").store.fingerprint == store.fingerprint
     assert done.stdout.startswith(f"local/shell: 2 episodes, {store.steps:,} steps, returns ")
     assert record(*words, "--steps", "30", "--append", "--max_episode_steps", "20").returncode == 0
-    assert stored("local/shell").episode_lengths.tolist() == [*store.episode_lengths.tolist(), 20, 20]
+    assert open_dataset("local/shell").store.episode_lengths.tolist() == [*store.episode_lengths.tolist(), 20, 20]
     assert record(*words, "--episodes", "1").returncode == 2  # it exists
 
 
@@ -58,7 +53,7 @@ def test_command_records_an_agent_or_random_actions(run: Run, record: Command) -
     for name, policy in (("agent", agent), ("random", ["--policy", "random"])):
         done = record(CAR, *policy, "--output", f"local/{name}", *size)
         assert done.returncode == 0, done.stderr
-        assert stored(f"local/{name}").episode_lengths.tolist() == [5, 5]
+        assert open_dataset(f"local/{name}").store.episode_lengths.tolist() == [5, 5]
 
 
 def test_interrupted_command_keeps_finished_episodes_and_exits_130(record: Command) -> None:
@@ -67,16 +62,14 @@ def test_interrupted_command_keeps_finished_episodes_and_exits_130(record: Comma
     assert done.returncode == 130
     assert "1 finished episode" in done.stderr
     assert "10,000 steps (max_episode_steps)" in done.stderr
-    assert stored("local/part").num_episodes == 1
+    assert open_dataset("local/part").store.num_episodes == 1
 
 
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        ([CAR], "--policy --agent"),
         ([CAR, "--policy", "pushing.push", "--agent", "run"], "--policy"),
         ([CAR, "--policy", "pushing.pull"], "pushing.pull"),
-        ([CAR, "--policy", "pushing.number"], "pushing.number"),
         ([CAR, "--policy", "shoving.push"], "'shoving'"),
         ([CAR, "--agent", "runs/absent"], "runs/absent"),
         (["MountainCarContinous-v0", "--policy", "pushing.push"], "MountainCarContinuous-v0"),
@@ -84,7 +77,6 @@ def test_interrupted_command_keeps_finished_episodes_and_exits_130(record: Comma
 )
 def test_invalid_arguments_are_named_in_one_line(record: Command, words: list[str], name: str) -> None:
     done = record(*words, "--output", "local/none", "--episodes", "1")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert name in line
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert name in done.stderr
     assert "local/none" not in decision_rnn.data.dataset.dataset_names()

@@ -1,7 +1,6 @@
 """Exported policies and packages of a plugin's layer and condition are evaluated and played where the plugin is not
 imported."""
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,6 @@ from decision_rnn.agent import CONDITIONS
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.policies import load_policy
-from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.runs.checkpoint import TrainedAgent, write_agent
@@ -49,14 +47,10 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return forget
 
 
+@pytest.mark.usefixtures("no_screen")
 @pytest.mark.parametrize("packaged", [False, True])
 def test_policy_acts_without_the_plugin_it_was_trained_with(
-    own: TrainedAgent,
-    forget: Callable[[], None],
-    packaged: bool,
-    inline_cli: Cli,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    own: TrainedAgent, forget: Callable[[], None], packaged: bool, inline_cli: Cli, tmp_path: Path
 ) -> None:
     folder = tmp_path / "agent"
     folder.mkdir()
@@ -74,15 +68,9 @@ def test_policy_acts_without_the_plugin_it_was_trained_with(
     config = load_policy(folder / "policy.onnx").config
     assert (config.plugins, config.backbone.name, vars(config.backbone)["decay"]) == (("foreign",), "foreign", 0.8)
     assert (config.condition.name, config.takes_target) == ("foreign", True)
-
-    monkeypatch.setattr(video, "SCREENS", os.environ)
-    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     seed, target = own.config.evaluation.seed, expected.targets[0]
     done = inline_cli("play", name, "--seed", str(seed), "--target_return", str(target.target_return))
     assert done.returncode == 0, done.stderr
     assert f"return {target.returns[0]:.1f}," in done.stdout.splitlines()[-1]
-    monkeypatch.setattr(video, "draw", lambda environment: None)
-    monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
-    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: path.write_text(str(list(pictures))))
     (end,) = video.film(load_policy(folder / "policy.onnx"), Path("a.mp4"), target.target_return, 1, seed)
     assert end.earned == pytest.approx(target.returns[0], abs=0.05)
