@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -43,19 +42,15 @@ def with_file_in_longer_bytes(model: onnx.ModelProto) -> bytes:
     return field(7, graph) + signed(model)
 
 
-@pytest.mark.parametrize("case", ["absent", "cut", "noise", "changed", "another version", "another model"])
+@pytest.mark.parametrize("case", ["absent", "cut", "changed", "another version"])
 def test_malformed_policy_is_refused_by_name(
     case: str, policy_path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model, path, data = onnx.load(policy_path), tmp_path / "policy.onnx", policy_path.read_bytes()
-    if case == "another model":
-        model.ClearField("metadata_props")
     content = {
         "cut": data[:-1000],
-        "noise": np.random.default_rng(4).bytes(10_000),
         "changed": data.replace(model.graph.initializer[0].raw_data[:8], bytes(8)),
         "another version": signed(onnx.load(policy_path), **{FORMAT_KEY: "3"}),
-        "another model": model.SerializeToString(),
     }
     if case in content:
         path.write_bytes(content[case])

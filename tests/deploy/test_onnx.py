@@ -3,14 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from guide import example
 from made_policy import exported, made_agent
 from subjects import OTHER_STACK, SMALL
 
@@ -99,16 +97,6 @@ def test_initial_values_of_the_state_are_json() -> None:
     values = torch.tensor([[1.0, torch.nan], [-torch.inf, 2.0]])
     written = json.dumps(initial_json(values), allow_nan=False)
     np.testing.assert_array_equal(np.asarray(json.loads(written), np.float64), values.numpy())
-
-
-def test_export_of_a_user_backbone_and_objective(registries: None, tmp_path: Path) -> None:
-    """Those of the tutorials."""
-    layers, objective = ModuleType("layers"), ModuleType("myobjective")
-    for module, file in ((layers, "layers.py"), (objective, "myobjective.py")):
-        module.__dict__["__name__"] = "__main__"  # dataclasses look their module up
-        exec(example(file), module.__dict__)
-    trained = made_agent(layers.AverageConfig(width=8, layers=1, decay=0.8), objective=objective.HuberConfig())
-    assert_acts_alike(trained, exported(tmp_path, trained))
 
 
 @pytest.mark.parametrize("fault", ["draws", "branches"])

@@ -1,5 +1,4 @@
-"""Exported policies and packages of a plugin's layer and condition are evaluated and played where the plugin is not
-imported."""
+"""Exported policies and packages of a plugin's layer, condition and objective act where the plugin is not imported."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 from guide import example
 from made_policy import made_agent
 
-from decision_rnn.agent import CONDITIONS
+from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.policies import load_policy
@@ -25,12 +24,13 @@ Cli = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def own(registries: None, monkeypatch: pytest.MonkeyPatch) -> TrainedAgent:
-    """An agent of the tutorials' layer and condition, which are imported as the plugin `foreign`."""
+    """An agent of the tutorials' layer, condition and objective, which are imported as the plugin `foreign`."""
     module = ModuleType("foreign")
     monkeypatch.setitem(sys.modules, "foreign", module)
-    exec(example("layers.py").replace('"average"', '"foreign"'), module.__dict__)
-    exec(example("mycondition.py").replace('"reward_rate"', '"foreign"'), module.__dict__)
-    trained = made_agent(module.AverageConfig(width=8, layers=1, decay=0.8), condition=module.RewardRateConfig())
+    for file in ("layers.py", "mycondition.py", "myobjective.py"):
+        exec(example(file), module.__dict__)
+    options = {"condition": module.RewardRateConfig(), "objective": module.HuberConfig()}
+    trained = made_agent(module.AverageConfig(width=8, layers=1, decay=0.8), **options)
     config = replace(trained.config, plugins=("foreign",))
     return replace(trained, config=replace(config, evaluation=replace(config.evaluation, episodes=2)))
 
@@ -41,8 +41,8 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def forget() -> None:
         monkeypatch.delitem(sys.modules, "foreign")
-        BACKBONES.pop("foreign")
-        CONDITIONS.pop("foreign")
+        for registry, name in ((BACKBONES, "average"), (CONDITIONS, "reward_rate"), (OBJECTIVES, "huber")):
+            registry.pop(name)
 
     return forget
 
@@ -66,8 +66,8 @@ def test_policy_acts_without_the_plugin_it_was_trained_with(
     assert [line for line in done.stdout.splitlines() if "±" in line] == rows
     assert ("--plugins foreign" in done.stdout) is packaged
     config = load_policy(folder / "policy.onnx").config
-    assert (config.plugins, config.backbone.name, vars(config.backbone)["decay"]) == (("foreign",), "foreign", 0.8)
-    assert (config.condition.name, config.takes_target) == ("foreign", True)
+    assert (config.plugins, config.backbone.name, vars(config.backbone)["decay"]) == (("foreign",), "average", 0.8)
+    assert (config.condition.name, config.objective.name, config.takes_target) == ("reward_rate", "huber", True)
     seed, target = own.config.evaluation.seed, expected.targets[0]
     done = inline_cli("play", name, "--seed", str(seed), "--target_return", str(target.target_return))
     assert done.returncode == 0, done.stderr
