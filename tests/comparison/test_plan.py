@@ -62,32 +62,25 @@ def test_bc_has_objective_and_optimizer_of_the_first_variant() -> None:
     assert control.config.training_options.optimizer == first.config.training_options.optimizer == "muon"
 
 
-def test_variant_may_act_with_a_window_in_every_evaluation(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    """Two agents with the same weights, one of which acts with a window of three steps."""
-    variants = {"carries": {}, "windowed": {"evaluation": {"inference": "window", "window": 3}}}
-    comparison = comparing(variants=variants, checkpoint_episodes=1, **{"training.checkpoint_every": 4})
-    for label, protocol in (("carries", ("recurrent", None)), ("windowed", ("window", 3))):
+def test_variant_may_act_in_its_own_way_in_every_evaluation(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    """Three agents with the same weights: one acts with a window of three steps, one by samples."""
+    protocols = {"carries": ("recurrent", None, "greedy"), "windowed": ("window", 3, "greedy")}
+    protocols["drawn"] = ("recurrent", None, "sampled")
+    variants = {"windowed": {"inference": "window", "window": 3}, "drawn": {"actions": "sampled"}}
+    keys: dict[str, Any] = {"variants": {label: {"evaluation": variants.get(label, {})} for label in protocols}}
+    comparison = comparing(**keys, objective="gmm", checkpoint_episodes=1, **{"training.checkpoint_every": 4})
+    for label, protocol in protocols.items():
         paths = list((tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir())
         assert len(paths) == 2  # one with all targets, one with those of every checkpoint
-        for path in paths:
-            played = read_result(path).protocol
-            assert (played.inference, played.window) == protocol
-    carried, by_window = comparison.trials
+        for played in (read_result(path).protocol for path in paths):
+            assert (played.inference, played.window, played.actions) == protocol
+    by_window = comparison.trials[1]
     last, target = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run)), by_window.targets[0]
     settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), inference="window", window=3)
     assert score(last, settings).targets[0].returns == pytest.approx(target.returns)
-    assert [target.returns for target in carried.targets] != [target.returns for target in by_window.targets]
-    assert comparison.names == {"carries": "carries", "windowed": "windowed (window of 3)"}
-
-
-def test_variant_may_sample_actions_and_its_name_tells(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    variants: dict[str, Any] = {"greedy": {}, "drawn": {"evaluation": {"actions": "sampled"}}}
-    comparison = comparing(variants=variants, objective="gmm")
-    for label, actions in (("greedy", "greedy"), ("drawn", "sampled")):
-        (path,) = (tmp_path / "runs" / "local-mine" / f"{label}-seed0" / "results").iterdir()
-        assert read_result(path).protocol.actions == actions
-    assert "sampled actions" in comparison.names["drawn"]
-    assert "sampled actions" not in comparison.names["greedy"]
+    assert len({trial.targets[0].returns for trial in comparison.trials}) == 3
+    suffixes = {"windowed": " (window of 3)", "drawn": " (carried state, sampled actions)"}
+    assert comparison.names == {label: label + suffixes.get(label, "") for label in protocols}
 
 
 def test_targets_are_the_papers_the_best_and_a_spread(mine: Path, comparing: Compare) -> None:
@@ -126,10 +119,9 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
         ({"datasets": ""}, "datasets"),
         ({"datasets": "local/a,local/b", "path": "x"}, "path"),
         ({"evaluation.episodes": 0}, r"local/mine.*evaluation\.episodes.*--validation"),
-        ({"checkpoint_episodes": -1}, "checkpoint_episodes"),
         ({"plugins": ["not_imported_yet"]}, "--plugins not_imported_yet"),
-        *(({"seeds": seeds}, "seeds") for seeds in (0, [], [-1])),
-        *(({"variants": {label: {}}}, "variants") for label in ("", "../up", ".hidden", "-x", "a b", "a\n")),
+        ({"seeds": 0}, "seeds"),
+        *(({"variants": {label: {}}}, "variants") for label in ("../up", "-x", "a\n")),
         ({"variants": {"impossible": {"training": {"warmup_steps": 9}}}}, "impossible: training.warmup_steps 9"),
         ({"variants": {"impossible": {"observation": {"mask": "velocity"}}}}, "impossible .*local/mine.*velocit"),
         ({"variants": {"impossible": {"training": {"context": 41}}}}, "impossible .*local/mine.*context 41"),
@@ -157,21 +149,10 @@ def test_datasets_and_seeds_named_twice_are_compared_once() -> None:
     assert (plan.datasets, list(plan.seeds)) == (("standin/hopper-medium",), [3, 5])
 
 
-def test_print_commands_lists_ordinary_runs_that_are_missing(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    comparing(variants={"narrow": {}})
-    (command,) = list_commands(make_plan(small(tmp_path / "runs", variants=NARROW_AND_WIDE), "test"))
-    words = command.split()
-    assert words[:2] == ["decision-rnn", "train"]
-    assert words[words.index("--output") + 1] == str(tmp_path / "runs" / "local-mine" / "wide-seed0")
-    assert main(words[1:]) == 0
-    executor = Inline()
-    wide = [trial for trial in comparing(executor, variants=NARROW_AND_WIDE).trials if trial.variant == "wide"]
-    assert executor.started == []
-    assert [trial.run for trial in wide] == ["local-mine/wide-seed0"]
-
-
-def test_print_commands_leaves_the_folders_of_runs_alone(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    """One that was interrupted, as one in progress looks, and one that has not begun."""
+def test_printed_commands_train_what_is_missing_and_leave_runs_alone(
+    mine: Path, comparing: Compare, executor: Inline, tmp_path: Path
+) -> None:
+    """One run was interrupted, as one in progress looks, and one has not begun."""
     comparing()
     run = tmp_path / "runs" / "local-mine" / "narrow-seed0"
 
@@ -187,3 +168,7 @@ def test_print_commands_leaves_the_folders_of_runs_alone(mine: Path, comparing: 
     assert [f"{run} --resume" in commands[0], len(commands)] == [True, 2]
     assert contents() == before
     assert not (run.parent / "wide-seed0").exists()
+    assert [main(command.split()[1:]) for command in commands] == [0, 0]
+    trials = comparing(executor, variants=NARROW_AND_WIDE).trials
+    assert executor.started == []
+    assert [trial.run for trial in trials] == ["local-mine/narrow-seed0", "local-mine/wide-seed0"]

@@ -106,6 +106,7 @@ def test_failed_runs_mark_the_mean_and_take_its_interval_and_test() -> None:
     row = rows_of(nothing)["lru"]
     assert (row["seeds"], row["failed"], row["difference"]) == (0, 5, None)
     assert np.isnan(row["score"])  # type: ignore[call-overload]
+    assert "the loss became NaN" in str(of_scores({"mingru": [1.0]}, failed=[("mingru", 0)]))  # no run has a result
     best = of_scores({"mingru": FIVE, "lru": [90.0, 91, 92, 93, 94]}, failed=[("lru", 0)])
     assert section_of(best).finding.startswith("minGRU")
 
