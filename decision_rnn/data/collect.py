@@ -38,15 +38,22 @@ def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = 
     """
 
     def make(folder: Path) -> EpisodeStore:
-        with open_environments(recipe.environment_id), _unfinished(recipe) as chunks:  # first: a package may be missing
-            made_with = {"versions": versions((*PACKAGES, *packages)), "cpu": cpu_model()}
-            return EpisodeStore.write(
+        with open_environments(recipe.environment_id):  # first: a package may be missing
+            origin = {"recipe": recipe.describe(), "versions": versions((*PACKAGES, *packages)), "cpu": cpu_model()}
+            unfinished = cache_root() / "unfinished" / recipe.name
+            chunks = unfinished / sha256_of_json(origin)[:16]
+            chunks.mkdir(parents=True, exist_ok=True)
+            if any(chunks.glob("*.npz")):
+                warn(f"{recipe.name}: going on from the episodes of an interrupted process, in {chunks}")
+            store = EpisodeStore.write(
                 folder,
                 collect(recipe, chunks),
                 environment_id=recipe.environment_id,
-                source={"recipe": recipe.describe(), **made_with, **source},
+                source={**origin, **source},
                 spaces=spaces,
             )
+            remove_directory(unfinished)
+            return store
 
     return open_or_make(recipe.name, partial(is_made_by, recipe), make)
 
@@ -54,19 +61,6 @@ def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = 
 def is_made_by(recipe: Recipe, source: dict[str, Any]) -> bool:
     """Whether a store with this `source` in its manifest is current: made by the recipe, or from published files."""
     return "files" in source or source.get("recipe") == recipe.describe()
-
-
-@contextlib.contextmanager
-def _unfinished(recipe: Recipe) -> Iterator[Path]:
-    """The folder of finished chunks, which is removed when the block ends without an error."""
-    folder = cache_root() / "unfinished" / recipe.name
-    origin = recipe.describe() | {"versions": versions(PACKAGES), "cpu": cpu_model()}
-    chunks = folder / sha256_of_json(origin)[:16]
-    chunks.mkdir(parents=True, exist_ok=True)
-    if any(chunks.glob("*.npz")):
-        warn(f"{recipe.name}: going on from the episodes of an interrupted process, in {chunks}")
-    yield chunks
-    remove_directory(folder)
 
 
 def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:

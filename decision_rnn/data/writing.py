@@ -1,6 +1,5 @@
 """Writes the files of an episode store, one episode at a time: memory does not grow with their number."""
 
-import io
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -31,12 +30,10 @@ def _rows(episode: Episode) -> np.ndarray:
     return np.column_stack([part.astype(np.float32) for part in parts])
 
 
-def write_header(file: IO[bytes], dtype: type, shape: tuple[int, ...]) -> None:
+def _write_header(file: IO[bytes], dtype: type, shape: tuple[int, ...]) -> None:
     """Write the header of a .npy file; numpy pads it, so that it has the same length for any first dimension."""
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, header)
-    file.write(buffer.getvalue())
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
@@ -47,8 +44,8 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
         for episode in episodes:
             rows = _rows(episode)
             if not lengths:
-                write_header(table, np.float32, (0, rows.shape[1]))
-                write_header(rewards, np.float64, (0,))
+                _write_header(table, np.float32, (0, rows.shape[1]))
+                _write_header(rewards, np.float64, (0,))
             table.write(rows.tobytes())
             rewards.write(episode.rewards.astype(np.float64).tobytes())
             lengths.append(len(rows))
@@ -57,7 +54,7 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
             ends.append((episode.terminated, episode.truncated))
         for file, dtype, width in ((table, np.float32, (rows.shape[1],)), (rewards, np.float64, ())):
             file.seek(0)
-            write_header(file, dtype, (sum(lengths), *width))
+            _write_header(file, dtype, (sum(lengths), *width))
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
     np.save(folder / RETURNS, np.array(returns))
     np.save(folder / FINAL, np.array(finals))

@@ -37,14 +37,13 @@ class LocalSource(Source):
     pattern = "local/NAME"
 
     def names(self) -> list[str]:
-        for new in _root().glob(f".*{NEW}"):
-            _finish(_root() / new.name[1:].removesuffix(NEW))
+        _finish()
         names = sorted(f"local/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in names if NAME.fullmatch(name)]
 
     def check(self, name: str) -> None:
         folder = self.folder(name)
-        _finish(folder)
+        _finish()
         if not folder.is_dir():
             raise InputError(
                 f"there is no dataset {name} in {_root()}: {did_you_mean(name, self.names())}`decision-rnn data list` "
@@ -180,7 +179,10 @@ def write_store(
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
     spaces = _with_known((observation_space, action_space), environment_id, environment_settings)
-    with _writing(name, append) as path:
+    path = LocalSource().folder(name)
+    with _replacing(path) as new:
+        if not append:
+            check_new(name)
         if path.exists():
             before = EpisodeStore.open(path)
             _check_same(name, before, environment_id, source, spaces)
@@ -189,7 +191,7 @@ def write_store(
             source, episodes = {**before.source, "notes": notes}, chain(before, episodes)
         label = f"{name} ({environment_id or 'no environment'})"
         options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces, "label": label}
-        EpisodeStore.write(_new(path), episodes, missing=missing, **options)
+        EpisodeStore.write(new, episodes, missing=missing, **options)
     store = EpisodeStore.open(path)
     store.name = name
     return store
@@ -208,9 +210,10 @@ def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]
     source |= {"notes": list(notes), "merged": merged}
     stated = zip(*(store.stated_spaces for store in stores), strict=True)
     spaces = [next(filter(None, each), None) for each in stated]
-    with _writing(name) as path:
+    with _replacing(LocalSource().folder(name)) as new:
+        check_new(name)
         episodes, environment_id = chain(first, *others), first.environment_id
-        EpisodeStore.write(_new(path), episodes, environment_id=environment_id, source=source, spaces=spaces)
+        EpisodeStore.write(new, episodes, environment_id=environment_id, source=source, spaces=spaces)
 
 
 def remove_dataset(name: str) -> None:
@@ -219,7 +222,8 @@ def remove_dataset(name: str) -> None:
     Raises:
         InputError: If it is not a local dataset, or there is none of that name.
     """
-    with _writing(name, append=True) as path:
+    path = LocalSource().folder(name)
+    with _replacing(path):
         LocalSource().check(name)
         remove_directory(path)
 
@@ -260,38 +264,27 @@ def _stored(space: gymnasium.Space[Any] | None, kind: str) -> gymnasium.Space[An
 
 
 @contextlib.contextmanager
-def _writing(name: str, append: bool = False) -> Iterator[Path]:
-    """The folder of a local dataset, which only this process changes inside the block; at its end, what was written
-    into `_new(folder)` takes its place."""
-    path = LocalSource().folder(name)
-    with locked(_lock(path), wait=False):
-        _replace(path)
-        if not append:
-            check_new(name)
-        yield path
-        _replace(path)
+def _replacing(path: Path, wait: bool = False) -> Iterator[Path]:
+    """Where to write a dataset anew, which only this process does inside the block. What is complete takes the place of
+    `path` when the block ends, or begins again if the process was killed in between."""
+    new = path.with_name(f".{path.name}{NEW}")
+
+    def replace() -> None:
+        if new.is_dir():
+            remove_directory(path)
+            new.rename(path)
+
+    with locked(path.parent.with_name("locks") / "local" / path.name, wait):
+        replace()
+        yield new
+        replace()
 
 
-def _finish(path: Path) -> None:
-    """Finish what a killed process had written in full, if there is anything."""
-    if _new(path).is_dir():
-        with contextlib.suppress(OSError), locked(_lock(path)):
-            _replace(path)
-
-
-def _replace(path: Path) -> None:
-    """Put what was written for a dataset in its place, if it is complete; killed anywhere, a second call goes on."""
-    if _new(path).is_dir():
-        remove_directory(path)
-        _new(path).rename(path)
-
-
-def _new(path: Path) -> Path:
-    return path.with_name(f".{path.name}{NEW}")
-
-
-def _lock(path: Path) -> Path:
-    return path.parent.with_name("locks") / "local" / path.name
+def _finish() -> None:
+    """Finish what killed processes had written in full, if there is anything."""
+    for new in _root().glob(f".*{NEW}"):
+        with contextlib.suppress(OSError), _replacing(_root() / new.name[1:].removesuffix(NEW), wait=True):
+            pass
 
 
 def _root() -> Path:

@@ -103,7 +103,8 @@ class MinariSource(Source):
                     "files": identify(files()),
                     "minari": ids,
                     "environment_settings": settings,
-                    **_described(metadata[0]),
+                    "reference_scores": _reference_scores(metadata[0]),
+                    "requirements": list(map(str, metadata[0].get("requirements") or [])),
                 },
                 spaces=_spaces(metadata[0]) or known_spaces(environment_id, settings) or (None, None),
             )
@@ -219,15 +220,11 @@ def _register_namespace(dataset_id: str) -> None:
             create_namespace(namespace)
 
 
-def _described(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What a store keeps of a dataset's metadata, which third parties write: `reference_scores`, the returns that score
-    0 and 1, if it has them, and `requirements`, the packages declared for its environment."""
+def _reference_scores(metadata: dict[str, Any]) -> list[float] | None:
+    """The returns that score 0 and 1 in a dataset's metadata, which third parties write; None if it has none."""
     scores = [metadata.get("ref_min_score"), metadata.get("ref_max_score")]
     numbers = [float(score) for score in scores if isinstance(score, int | float)]
-    return {
-        "reference_scores": numbers if len(numbers) == 2 and numbers[0] < numbers[1] else None,
-        "requirements": list(map(str, metadata.get("requirements") or [])),
-    }
+    return numbers if len(numbers) == 2 and numbers[0] < numbers[1] else None
 
 
 def _spaces(metadata: dict[str, Any]) -> Spaces | None:
