@@ -1,10 +1,11 @@
 """Episodes, files and checks that the data tests share."""
 
 import json
+import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import torch
 from minari.data_collector import EpisodeBuffer
 
-import decision_rnn
 from decision_rnn.data.sources.minari import dataset_folder
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.data.stream import Batch
@@ -140,9 +140,8 @@ def assert_nothing_made(folder: Path) -> None:
     assert not (folder / "mark").exists()
 
 
-def start(script: str, *arguments: object, **environment: str) -> "subprocess.Popen[str]":
-    """A process that runs a script, which can import this file."""
-    path = os.pathsep.join([str(Path(decision_rnn.__file__).parents[1]), str(Path(__file__).parent), *sys.path])
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path, **environment}, **settings)
+def forked(function: Callable[..., object], *arguments: object) -> ForkProcess:
+    """A process that calls a function, and whose changes of modules do not reach this one."""
+    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    process.start()
+    return process

@@ -1,7 +1,9 @@
 """Local datasets and episodes in memory: written, appended to, merged and removed; a killed process loses nothing."""
 
-import time
-from collections.abc import Iterator
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from data_files import KINDS, assert_equal, hopper_episodes, rewards_of, start, written
+from data_files import KINDS, assert_equal, forked, hopper_episodes, rewards_of, written
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten
 from minari.dataset.episode_data import EpisodeData
 
@@ -17,7 +19,10 @@ from decision_rnn import Episode, InputError, merge_datasets, open_dataset, remo
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import as_dataset, dataset_names, is_ready
 from decision_rnn.data.info import format_info
+from decision_rnn.data.sources import local as local_source
+from decision_rnn.data.store import EpisodeStore, store_folder
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 FIRST, SECOND = hopper_episodes(KINDS[:2], seed=1), hopper_episodes(KINDS[2:], seed=2)
 ENDED: dict[str, Any] = {"rewards": np.zeros(3), "terminated": True, "truncated": False}
 NUMBERS = Episode(np.zeros((4, 3)), np.full((3, 2), 0.3), **ENDED)
@@ -180,36 +185,31 @@ def test_append_and_merge_keep_to_the_spaces_of_the_first() -> None:
     assert open_dataset("local/plain").spec.action_space == Box(-4, 4, (2,))
 
 
-KILLED = """
-import os, sys
-from data_files import hopper_episodes
-from decision_rnn import write_store
-from decision_rnn.data.sources import local
+def append_and_die(number: int) -> None:
+    """Append SECOND, but be killed at the call of this number of what reads the dataset or moves folders."""
+    calls = itertools.count(1)
 
-calls = 0
-def dying(function):
-    def call(*arguments):
-        global calls
-        calls += 1
-        if calls == int(sys.argv[1]):
-            os.kill(os.getpid(), 9)
-        return function(*arguments)
-    return call
+    def dying(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: object) -> Any:
+            if next(calls) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments)
 
-local.remove_directory = dying(local.remove_directory)
-local.Path.rename = dying(local.Path.rename)
-local.EpisodeStore.__iter__ = dying(local.EpisodeStore.__iter__)
-write_store("local/mine", hopper_episodes([(4, False, False)], seed=2), "Hopper-v5", append=True)
-"""
+        return call
+
+    local_source.remove_directory = dying(local_source.remove_directory)
+    Path.rename = dying(Path.rename)
+    EpisodeStore.__iter__ = dying(EpisodeStore.__iter__)
+    write_store("local/mine", SECOND, "Hopper-v5", append=True)
 
 
 @pytest.mark.parametrize(("call", "appended"), [(1, False), (2, True), (3, True), (4, True)])
 def test_process_killed_while_it_appends_loses_no_episode(call: int, appended: bool, local: Path) -> None:
     """Before the episodes are written; then before and after the dataset is moved away, and before the new one is."""
     before = write_store("local/mine", FIRST, "Hopper-v5").fingerprint
-    process = start(KILLED, call)
-    error = process.communicate()[1]
-    assert process.returncode == -9, error
+    process = forked(append_and_die, call)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     assert "local/mine" in dataset_names()
     assert open_dataset("local/mine").store.fingerprint == (whole("local/whole") if appended else before)
     write_store("local/mine", SECOND, "Hopper-v5", append=True)
@@ -241,61 +241,35 @@ def test_removed_dataset_is_gone_even_if_it_is_damaged(local: Path, capsys: pyte
     assert whole("local/mine")  # the name is free again
 
 
-WRITING = """
-import sys, time
-from pathlib import Path
-from data_files import hopper_episodes
-from decision_rnn import write_store
+@pytest.mark.usefixtures("local")
+def test_name_that_is_being_written_is_refused_at_once() -> None:
+    """Not after an hour of writing; and its data must not be taken for those of the first one."""
 
-begun, go = map(Path, sys.argv[1:])
-def episodes():
-    for index, episode in enumerate(hopper_episodes()):
-        if index == 1:
-            begun.touch()
-            while not go.exists():
-                time.sleep(0.01)
-        yield episode
-
-print(write_store("local/mine", episodes(), "Hopper-v5").fingerprint)
-"""
-
-
-def test_second_process_that_writes_the_same_name_is_refused(local: Path, tmp_path: Path) -> None:
-    """At once, not after an hour of writing, and its data must not be taken for those of the first one."""
-    first = start(WRITING, tmp_path / "begun", tmp_path / "go")
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "begun").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    try:
+    def episodes() -> Iterator[Episode]:
+        yield FIRST[0]
         with pytest.raises(BlockingIOError, match=r"another process .*mine"):
-            write_store("local/mine", FIRST, "Hopper-v5")
-    finally:
-        (tmp_path / "go").touch()
-    printed, error = first.communicate(timeout=120)
-    assert first.returncode == 0, error
-    assert open_dataset("local/mine").store.fingerprint + "\n" == printed
+            write_store("local/mine", SECOND, "Hopper-v5")
+        yield FIRST[1]
+
+    write_store("local/mine", episodes(), "Hopper-v5")
+    assert_equal(open_dataset("local/mine").store, FIRST)
     with pytest.raises(InputError, match="local/mine exists"):
         write_store("local/mine", FIRST, "Hopper-v5")
 
 
-SHARED = """
-from data_files import hopper_episodes
-from decision_rnn.data.dataset import as_dataset
-for _ in range(5):
-    dataset = as_dataset(hopper_episodes(), "Hopper-v5")
-print(dataset.name, len(dataset.store))
-"""
+def share() -> None:
+    for _ in range(5):
+        as_dataset(hopper_episodes(), "Hopper-v5")
 
 
 def test_two_processes_share_the_same_episodes(folders: Path) -> None:
-    running = [start(SHARED) for _ in range(2)]
-    outputs = [process.communicate(timeout=300) for process in running]
-    assert [process.returncode for process in running] == [0, 0], outputs
-    assert outputs[0][0] == outputs[1][0]
+    processes = [forked(share) for _ in range(2)]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    name = as_dataset(hopper_episodes(), "Hopper-v5").name
+    assert [f"episodes/{path.name}" for path in store_folder("episodes").iterdir()] == [name]
     assert not (folders / "data").exists()
-    folder = next((folders / "cache").glob("stores-*")) / "episodes"
-    assert [f"episodes/{path.name}" for path in folder.iterdir()] == [outputs[0][0].split()[0]]
 
 
 @pytest.mark.usefixtures("local")
