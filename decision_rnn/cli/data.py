@@ -86,5 +86,5 @@ def _print_info(command: Namespace) -> None:
     dataset = open_dataset(command.dataset, **command.settings)
     print(format_info(dataset))
     if command.plot:
-        plot_returns(dataset.name, dataset.store.episode_returns, dataset.store.episode_lengths, command.plot)
+        plot_returns(dataset, command.plot)
         print(f"\ndrawn in {command.plot}")

@@ -64,17 +64,11 @@ def format_size(dataset: Dataset) -> str:
     return f"{dataset.name}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}"
 
 
-def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path) -> None:
-    """Plot a dataset into a PNG file: a histogram of its episodes' returns, and return over length.
-
-    Args:
-        name: The dataset's name.
-        returns: (episodes,), undiscounted.
-        lengths: (episodes,), in steps.
-        path: The file to write.
-    """
+def plot_returns(dataset: Dataset, path: Path) -> None:
+    """Plot a dataset into a PNG file: a histogram of its episodes' returns, and return over length."""
     from matplotlib.figure import Figure  # heavy
 
+    returns, lengths = dataset.store.episode_returns, dataset.store.episode_lengths
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.hist(returns, bins=50, color="C0")
@@ -85,7 +79,7 @@ def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path
     right.set(xlabel="length in steps", ylabel="return")
     for panel in (left, right):
         panel.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
+    figure.suptitle(f"{dataset.name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 

@@ -223,8 +223,7 @@ def test_dict_observations_are_flattened_as_gymnasium_does() -> None:
         terminations=[False, True],
         truncations=[False, False],
     )
-    given = {"observation_space": space, "action_space": Discrete(3)}
-    minari.create_dataset_from_buffers("theirs/dict-v0", [buffer], **given)
+    minari.create_dataset_from_buffers("theirs/dict-v0", [buffer], observation_space=space, action_space=Discrete(3))
     (episode,) = read("theirs/dict-v0")
     numbers = Dict({key: entry for key, entry in space.spaces.items() if key != "mission"})
     values = [{key: buffer.observations[key][i] for key in numbers.spaces} for i in range(3)]

@@ -200,9 +200,9 @@ def write_store(
 def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]) -> None:
     """Write the episodes of stores, which have the names `parts`, as the new dataset `name`, in that order; InputError
     if their environments, columns or spaces differ, or as from `write_store`."""
-    first, *others = stores
-    for part, other in zip(parts[1:], others, strict=True):
-        _check_same(part, first, other.environment_id, other.source, other.stated_spaces)
+    first = stores[0]
+    for part, store in zip(parts[1:], stores[1:], strict=True):
+        _check_same(part, first, store.environment_id, store.source, store.stated_spaces)
     inherited = ("columns", "environment_settings", "requirements")
     source = {key: first.source[key] for key in inherited if key in first.source}
     notes = dict.fromkeys(note for store in stores for note in store.source.get("notes", ()))
@@ -212,8 +212,7 @@ def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]
     spaces = [next(filter(None, each), None) for each in stated]
     with _replacing(LocalSource().folder(name)) as new:
         check_new(name)
-        episodes, environment_id = chain(first, *others), first.environment_id
-        EpisodeStore.write(new, episodes, environment_id=environment_id, source=source, spaces=spaces)
+        EpisodeStore.write(new, chain(*stores), environment_id=first.environment_id, source=source, spaces=spaces)
 
 
 def remove_dataset(name: str) -> None:
