@@ -1,7 +1,6 @@
 """Evaluation of an agent: its scores for every target return."""
 
 import math
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -220,7 +219,7 @@ def action_cost(actor: ActingLoop[ActingState], observation_dim: int) -> tuple[f
             begun = time.perf_counter()
             _, state = actor.step(*inputs, state)
             times.append(time.perf_counter() - begun)
-    return round(statistics.median(times) * 1e6, 1), sum(part.numel() * part.element_size() for part in state.flatten())
+    return round(float(np.median(times)) * 1e6, 1), sum(part.numel() * part.element_size() for part in state.flatten())
 
 
 def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:

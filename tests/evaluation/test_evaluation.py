@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -74,7 +75,7 @@ def test_targets_beyond_the_data_are_marked_and_remarked_on(pendulum: Make, play
 
 
 @pytest.mark.parametrize(
-    ("return_max", "rtg_quantile", "named", "expected"),
+    ("best", "quantile", "named", "expected"),
     [
         (-250.0, 0.0, None, [-200.0, -400.0, -250.0]),
         (-250.0, 0.0, (-300.0,), [-300.0]),
@@ -86,19 +87,14 @@ def test_targets_beyond_the_data_are_marked_and_remarked_on(pendulum: Make, play
     ],
 )
 def test_the_best_return_is_added_to_default_targets_if_it_is_another(
-    pendulum: Make,
-    played: list[list[float]],
-    return_max: float,
-    rtg_quantile: float,
-    named: tuple[float, ...] | None,
-    expected: list[float],
+    pendulum: Make, played: list[list[float]], best: float, quantile: float, named: Any, expected: list[float]
 ) -> None:
     settings = EvaluationConfig(episodes=2, target_returns=named)
-    result = score(pendulum(return_max=return_max, rtg_quantile=rtg_quantile), settings)
+    result = score(pendulum(return_max=best, rtg_quantile=quantile), settings)
     assert played == [expected]
     assert result.protocol.target_returns == tuple(expected)
-    best = [target for target, row in rows(result).items() if row.endswith("the data's best")]
-    assert best == [f"{target:g}" for target in expected if target == return_max]
+    marked = [target for target, row in rows(result).items() if row.endswith("the data's best")]
+    assert marked == [f"{target:g}" for target in expected if target == best]
 
 
 def test_target_that_rounding_tells_from_the_best_is_the_best(pendulum: Make) -> None:
@@ -125,24 +121,15 @@ def test_spread_targets_are_round_numbers_evenly_inside_the_range() -> None:
         assert np.abs(np.subtract(targets, exact)).max() <= distance / 20 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("others", "reach", "few"),
-    [
-        (1000, 10, True),
-        (1000, 11, False),
-        (191, 9, True),
-        (190, 10, False),
-        (3, 1, False),
-        (4, 0, True),
-    ],
-)
-def test_targets_that_few_episodes_reach_are_warned_of(others: int, reach: int, few: bool) -> None:
+def test_targets_that_few_episodes_reach_are_warned_of() -> None:
     """Few is less than one in a hundred, or less than ten unless it is a tenth."""
-    returns = np.array([*np.linspace(0, 99, others), *[300.0] * reach])
-    targets = ((200.0,), (200.0, -1.0), (-1.0,), ())
-    assert [describe_few(each, returns) is not None for each in targets] == [few, few, False, False]
-    share = f"target 200: {reach} of {len(returns):,} episodes reach it ({100 * reach / len(returns):.3g}%)"
-    assert describe_reach((200.0, math.inf), returns) == share
+    cases = ((1000, 10, True), (1000, 11, False), (191, 9, True), (190, 10, False), (3, 1, False), (4, 0, True))
+    for others, reach, few in cases:
+        returns = np.array([*np.linspace(0, 99, others), *[300.0] * reach])
+        targets = ((200.0,), (200.0, -1.0), (-1.0,), ())
+        assert [describe_few(each, returns) is not None for each in targets] == [few, few, False, False], reach
+        share = f"target 200: {reach} of {len(returns):,} episodes reach it ({100 * reach / len(returns):.3g}%)"
+        assert describe_reach((200.0, math.inf), returns) == share
 
 
 def test_success_rate_has_wilsons_interval(pendulum: Make, played: list[list[float]]) -> None:
@@ -181,20 +168,13 @@ def test_cloning_agents_are_played_once_without_a_target(pendulum: Make, played:
         evaluate(trained, 5.0)
 
 
-@pytest.mark.parametrize(
-    ("backbone", "inference", "tbptt_segments", "remarked"),
-    [
-        ("s4d", "recurrent", 1, True),
-        ("s4d", "recurrent", 50, False),
-        ("s4d", "window", 1, False),
-        ("rnn", "recurrent", 1, False),
-    ],
-)
-def test_state_that_outlasts_the_segments_is_remarked_on(
-    pendulum: Make, played: list[list[float]], backbone: str, inference: str, tbptt_segments: int, remarked: bool
-) -> None:
-    result = score(pendulum(backbone, tbptt_segments), EvaluationConfig(episodes=1, inference=inference))
-    assert any("--training.tbptt_segments 50" in remark for remark in result.remarks) is remarked
+def test_state_that_outlasts_the_segments_is_remarked_on(pendulum: Make, played: list[list[float]]) -> None:
+    cases = (("s4d", "recurrent", 1), ("s4d", "recurrent", 50), ("s4d", "window", 1), ("rnn", "recurrent", 1))
+    for case in cases:
+        backbone, inference, segments = case
+        result = score(pendulum(backbone, segments), EvaluationConfig(episodes=1, inference=inference))
+        remarked = any("--training.tbptt_segments 50" in remark for remark in result.remarks)
+        assert remarked == (case == cases[0]), case
 
 
 def test_run_without_evaluation_is_evaluated_by_the_default(pendulum: Make, played: list[list[float]]) -> None:
@@ -279,7 +259,7 @@ def test_other_time_limit_of_the_data_is_remarked_on(pendulum: Make, played: lis
     [((60, 60, 12), (1, 1, 0), 60), ((60, 50, 40), (1, 1, 1), None), ((60, 50), (0, 0), None)],
 )
 def test_time_limit_of_data_is_the_length_of_most_truncated_episodes(
-    lengths: tuple[int, ...], truncated: tuple[int, ...], limit: int | None, tmp_path: Path
+    lengths: Any, truncated: Any, limit: int | None, tmp_path: Path
 ) -> None:
     episodes = [
         Episode(np.random.rand(length + 1, 3), np.random.rand(length, 1), np.random.rand(length), not cut, bool(cut))

@@ -14,7 +14,7 @@ from decision_rnn import EnvironmentActor
 from decision_rnn.agent import DecisionAgent, TimeToGoalConfig, agent_spec
 from decision_rnn.environments import playing
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act
-from decision_rnn.evaluation.rollout import one_thread, rollout
+from decision_rnn.evaluation.rollout import rollout
 from decision_rnn.evaluation.video import play
 from decision_rnn.runs.checkpoint import TrainedAgent
 
@@ -187,12 +187,3 @@ def test_prepared_agent_has_the_same_weights_and_actions(pendulum: Make) -> None
             action, one, _ = agent.act(observation, reward, one)
             other, two, _ = ready.act(observation, reward, two)
             torch.testing.assert_close(action, other, rtol=0, atol=1e-6)
-
-
-def test_one_thread_restores_the_thread_count_after_an_error() -> None:
-    torch.set_num_threads(2)
-    with pytest.raises(KeyError), one_thread():
-        assert torch.get_num_threads() == 1
-        raise KeyError
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
