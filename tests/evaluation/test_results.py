@@ -42,9 +42,6 @@ def test_result_is_read_as_it_was_written(result: Result, tmp_path: Path) -> Non
     [
         (b"", "step-10-a.json"),
         (b"\xff\xfe", "step-10-a.json"),
-        (b"{}", "targets"),
-        (("targets", [3]), "targets"),
-        (("protocol", {}), "inference"),
         (("schema", 99), "schema"),
         (("config", {"backbone": "nothing"}), "nothing"),
     ],
