@@ -31,37 +31,23 @@ class Judged(PendulumEnv):
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = super().step(action)
-        return observation, reward, terminated, truncated, {**info, "x_position": observation[0], **self.judge()}
-
-    def judge(self) -> dict[str, Any]:
-        return {"is_success": self.state[1] > 0}
-
-
-class Silent(Judged):
-    """Judged, but without the last."""
-
-    def judge(self) -> dict[str, Any]:
-        return {}
+        judgement = {"x_position": observation[0], "is_success": self.state[1] > 0}
+        return observation, reward, terminated, truncated, {**info, **judgement}
 
 
 @pytest.fixture(autouse=True)
 def plugin(registries: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registers the environments, and the tutorial's metrics."""
-    for kind in (Judged, Silent):
-        name = f"{kind.__name__}-v0"
-        monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, kind, max_episode_steps=40))
+    """Registers the environment, and the tutorial's metrics."""
+    monkeypatch.setitem(gymnasium.registry, "Judged-v0", EnvSpec("Judged-v0", Judged, max_episode_steps=40))
     module = ModuleType("mymetric")
     monkeypatch.setitem(sys.modules, "mymetric", module)
     exec(example("mymetric.py"), module.__dict__)
 
 
 @pytest.fixture
-def judged(pendulum: Make) -> Callable[..., TrainedAgent]:
-    def make(name: str = "Judged-v0") -> TrainedAgent:
-        trained = pendulum()
-        return replace(trained, provenance=replace(trained.provenance, environment_id=name))
-
-    return make
+def judged(pendulum: Make) -> TrainedAgent:
+    trained = pendulum()
+    return replace(trained, provenance=replace(trained.provenance, environment_id="Judged-v0"))
 
 
 def by_hand(trained: TrainedAgent, target: float, seed: int) -> tuple[float, float, float]:
@@ -80,43 +66,42 @@ def by_hand(trained: TrainedAgent, target: float, seed: int) -> tuple[float, flo
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_metrics_are_those_of_episodes_stepped_by_hand(
-    judged: Make, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judged: TrainedAgent, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rollout, "GROUP", 2)
-    trained, names = judged(), ["energy", "distance", "success"]
-    result = evaluate(trained, metrics=names, processes=processes, output=tmp_path, **OPTIONS)
+    names = ["energy", "distance", "success"]
+    result = evaluate(judged, metrics=names, processes=processes, output=tmp_path, **OPTIONS)
     head, *rows = str(result).splitlines()[1:4]
     assert head.split()[-3:] == names
     scalars = result.scalars("evaluation")
     for row, target in zip(rows, result.targets, strict=True):
-        expected = np.array([by_hand(trained, target.target_return or 0.0, 7 + i) for i in range(2)])
+        expected = np.array([by_hand(judged, target.target_return or 0.0, 7 + i) for i in range(2)])
         for values, (name, metric) in zip(expected.T, target.metrics.items(), strict=True):
             np.testing.assert_allclose(metric.values, values, rtol=1e-3, atol=1e-4, err_msg=name)
             assert (metric.mean, metric.sd) == pytest.approx((values.mean(), values.std()), rel=1e-3, abs=1e-4)
             assert f" {metric.mean:.4g} ± {metric.sd:.4g}" in row
             assert scalars[f"evaluation/{name}_at_{target.name}"] == metric.mean
-    plain = evaluate(trained, processes=processes, output=tmp_path, **OPTIONS)
+    plain = evaluate(judged, processes=processes, output=tmp_path, **OPTIONS)
     assert [target.returns for target in plain.targets] == [target.returns for target in result.targets]
     assert read_result(result_file(tmp_path, result)) == result
     assert len(list((tmp_path / "results").iterdir())) == 2
-    settings = replace(trained.config.evaluation, target_returns=(-200.0, -900.0), episodes=2, seed=7)
-    about = trained.config, trained.provenance, trained.step
+    settings = replace(judged.config.evaluation, target_returns=(-200.0, -900.0), episodes=2, seed=7)
+    about = judged.config, judged.provenance, judged.step
     measured = replace(settings, metrics=tuple(names))
     assert stored_result(tmp_path, *about, measured).targets == result.targets  # type: ignore[union-attr]
     assert stored_result(tmp_path, *about, settings).targets == plain.targets  # type: ignore[union-attr]
 
 
-def test_cut_episode_is_truncated_for_its_metrics(judged: Make) -> None:
+def test_cut_episode_is_truncated_for_its_metrics(judged: TrainedAgent, pendulum: Make) -> None:
     """`success` needs the environment to say so at the last step."""
-    cut = evaluate(judged(), metrics=["success"], max_episode_steps=5, processes=1, **OPTIONS)
+    cut = evaluate(judged, metrics=["success"], max_episode_steps=5, processes=1, **OPTIONS)
     assert {value for target in cut.targets for value in target.metrics["success"].values} <= {0.0, 1.0}
-    for options in ({}, {"max_episode_steps": 5}):
-        with pytest.raises(InputError, match=r"success.*Silent-v0"):
-            evaluate(judged("Silent-v0"), metrics=["success"], processes=1, **OPTIONS, **options)
+    with pytest.raises(InputError, match=r"success.*Pendulum-v1"):
+        evaluate(pendulum(), metrics=["success"], max_episode_steps=5, processes=1, **OPTIONS)
 
 
 @pytest.mark.parametrize("value", [None, math.inf])
-def test_metric_without_a_finite_number_or_unknown_is_refused(judged: Make, value: Any) -> None:
+def test_metric_without_a_finite_number_or_unknown_is_refused(judged: TrainedAgent, value: Any) -> None:
     class Odd(Metric):
         name = "odd"
 
@@ -125,6 +110,6 @@ def test_metric_without_a_finite_number_or_unknown_is_refused(judged: Make, valu
 
     register_metric(Odd)
     with pytest.raises(InputError, match="odd"):
-        evaluate(judged(), metrics=["odd"], max_episode_steps=2, processes=1, **OPTIONS)
+        evaluate(judged, metrics=["odd"], max_episode_steps=2, processes=1, **OPTIONS)
     with pytest.raises(InputError, match=r"oddd.*odd.*success"):
-        evaluate(judged(), metrics=["oddd"], **OPTIONS)
+        evaluate(judged, metrics=["oddd"], **OPTIONS)

@@ -96,23 +96,17 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "window", Dice, BatchSize])
-def test_episodes_are_the_same_for_any_number_of_processes(kind: str | type[Reflex], pendulum: Make) -> None:
+def test_episodes_depend_on_neither_processes_nor_other_targets(kind: str | type[Reflex], pendulum: Make) -> None:
+    """Also where actions are sampled, or depend on the number of environments in the batch."""
     if isinstance(kind, str):
         actor, environment = actor_of(pendulum(), EvaluationConfig(inference=kind, window=4)), "Pendulum-v1"
     else:
         actor, environment = kind(), "Paid-v0" if kind is BatchSize else "Hopper-v5"
-    play = partial(rollout, actor, environment, [3600.0, 900.0], 5, 70, limits=(40, None))
-    one, two, three = (play(processes=count) for count in (1, 2, 3))
-    assert one.tobytes() == two.tobytes() == three.tobytes()
+    play = partial(rollout, actor, environment, episodes=5, seed=70, limits=(40, None))
+    one, two, three = (play(target_returns=[3600.0, 900.0], processes=count) for count in (1, 2, 3))
+    alone = np.concatenate([play(target_returns=[target]) for target in (3600.0, 900.0)])
+    assert one.tobytes() == two.tobytes() == three.tobytes() == alone.tobytes()
     assert len(np.unique(one["return"])) > (1 if kind is BatchSize else 4)
-
-
-@pytest.mark.parametrize("kind", [Dice, BatchSize])
-def test_episodes_do_not_depend_on_other_targets(kind: type[Reflex]) -> None:
-    """Also where actions are sampled, or depend on the number of environments in the batch."""
-    play = partial(rollout, kind(), "Hopper-v5" if kind is Dice else "Paid-v0", episodes=4, seed=70)
-    together, *alone = (play(target_returns=targets) for targets in ([900.0, 3600.0], [900.0], [3600.0]))
-    assert together.tobytes() == np.concatenate(alone).tobytes()
 
 
 def test_groups_are_equal_and_as_large_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
