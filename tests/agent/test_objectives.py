@@ -150,7 +150,6 @@ def test_objective_that_breaks_a_rule_is_refused_before_training(
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:
-    assert OBJECTIVES.names() == ["action_chunk", "flow_matching", "gmm", "mse"]
     with pytest.raises(ValueError, match="'mse'"):
         register_objective(MSEConfig)(Return)
     with pytest.raises(ValueError, match=r"ObjectiveConfig\.name"):

@@ -132,39 +132,23 @@ def test_damaged_checkpoint_file_error_names_file_and_step_to_resume_from(
         load(last_checkpoint(run))
 
 
-def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, run: Path) -> None:
-    make(store, 1, run=run)
-    path = run / "checkpoints" / "1" / "config.json"
-    path.write_text(path.read_text().replace('"context"', '"contxt"'))
-    with pytest.raises(InputError, match=r"config\.json.*contxt"):
-        load_agent(path.parent)
-
-
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("old", "new", "name"),
     [
-        ("observation_dim", 0),
-        ("action_dim", 2**31),
-        ("seconds", "x"),
-        ("provenance.return_max", [1.0]),
-        ("provenance.fingerprint", None),
-        ("provenance", 5),
+        ('"context"', '"contxt"', "contxt"),
+        ('"observation_dim": 11', '"observation_dim": 0', "observation_dim"),
+        ('"return_max": ', '"return_max": "high", "maximum": ', "return_max"),
+        ('"fingerprint"', '"print"', "fingerprint"),
     ],
 )
-def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
-    store: EpisodeStore, run: Path, key: str, value: object
+def test_description_with_another_key_or_type_is_named(
+    store: EpisodeStore, run: Path, old: str, new: str, name: str
 ) -> None:
     make(store, 1, run=run)
     path = last_checkpoint(run) / "config.json"
-    description = json.loads(path.read_text())
-    *sections, last = key.split(".")
-    section = description
-    for name in sections:
-        section = section[name]
-    assert last in section
-    section[last] = value
-    path.write_text(json.dumps(description))
-    with pytest.raises(InputError, match=r"config\.json cannot be read"):
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=rf"config\.json.*{name}"):
         load_agent(path.parent)
 
 
@@ -226,14 +210,8 @@ def test_changed_plugin_and_dataset_are_noticed(
     assert "hostile" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        *({"objective": objective} for objective in ("hostile.Loss", {"name": "hostile.Loss"}, {"name": "hostile"})),
-        *({"plugins": plugins} for plugins in (5, [5], {"a": 1}, "hostile")),
-    ],
-)
-def test_load_agent_with_unknown_objective_or_malformed_plugins_raises_and_imports_nothing(
+@pytest.mark.parametrize("keys", [{"objective": {"name": "hostile.Loss"}}, {"plugins": 5}, {"plugins": "hostile"}])
+def test_unknown_objective_or_malformed_plugins_import_nothing(
     store: EpisodeStore, run: Path, hostile: Path, keys: dict[str, object]
 ) -> None:
     make(store, 1, run=run)

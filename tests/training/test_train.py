@@ -31,38 +31,19 @@ def weights(run: Run) -> bytes:
     return (last_checkpoint(run.folder) / "weights.safetensors").read_bytes()
 
 
-def test_callback_gets_metrics_and_agent_and_changes_no_weights(run: Run, inside: Path) -> None:
-    calls = []
-
-    def watch(step: int, metrics: dict[str, float], agent: decision_rnn.TrainedAgent) -> None:
-        calls.append((step, metrics["loss"], agent.step, agent.agent.training))
-        decision_rnn.evaluate(agent, 0.0, episodes=1, processes=1, progress=False)
-        np.random.normal()
-
-    watched = train("local/swing", **TWENTY, output="watched", callback=watch)
-    assert all(values.shape == (2,) and np.isfinite(values).all() for values in run.metrics.values())
-    logged = zip(*(run.metrics[key].tolist() for key in ("step", "loss")), strict=True)
-    assert calls == [(step, loss, step, False) for step, loss in logged]
-    assert weights(watched) == weights(run)
-    with pytest.raises(ZeroDivisionError):
-        train("local/swing", **QUICK, output="failed", callback=lambda *now: 1 / 0)
-
-
-def test_training_stopped_by_a_callback_resumes_identically(run: Run, inside: Path) -> None:
-    stopped = train("local/swing", **TWENTY, output="stopped", callback=lambda *now: np.False_)
+def test_run_stopped_by_a_callback_resumes_from_its_folder(
+    run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {**TWENTY, "evaluation": {"episodes": 0}}
+    stopped = train("local/swing", **options, output="stopped", callback=lambda *now: np.False_)
     assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
-    resumed = train(resume=True, output=Path("stopped"), progress=False)
-    assert (resumed.agent.step, resumed.config.dataset) == (20, "local/swing")
-    assert weights(resumed) == weights(run)
-
-
-def test_command_resumes_from_the_folder_alone(run: Run, inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train("local/swing", **TWENTY, evaluation={"episodes": 0}, output="stopped", callback=lambda *now: False)
     resume = ["train", "--output", "stopped", "--resume"]
     for step in (10, 20):
         assert main(resume) == 0
         assert f"resuming stopped at step {step}" in capsys.readouterr().out
         assert weights(Run("stopped")) == weights(run)
+    resumed = train(resume=True, output=Path("stopped"), progress=False)
+    assert (resumed.agent.step, resumed.config.dataset) == (20, "local/swing")
     assert main([*resume, "--seed", "3"]) == 2
     assert "seed 0, not 3" in capsys.readouterr().err
     assert main(["train", "--output", "nowhere", "--resume"]) == 2

@@ -76,14 +76,17 @@ def test_gradient_clip_limits_the_norm_unless_zero_and_the_norm_before_it_is_ret
 @pytest.mark.parametrize("decay", [0.5, 0.99])
 def test_ema_is_an_exponential_moving_average_with_growing_decay(decay: float) -> None:
     """Against the recursion in Python floats: decay min(d, (1 + t) / (10 + t)), starting at the initial weights."""
-    model = Line()
+    model, alone = Line(), Line()
     trainer = Trainer(model, settings(ema_decay=decay, learning_rate=0.1))
+    other = Trainer(alone, settings(ema_decay=0, learning_rate=0.1))
     average = 0.0
     for t in range(1, 41):
         trainer.step(data())
+        other.step(data())
         d = min(decay, (1 + t) / (10 + t))
         average = d * average + (1 - d) * model.w.item()
     assert trainer.result is not model
+    assert alone.w.item() == model.w.item()
     assert trainer.result.w.item() == pytest.approx(average, rel=1e-5)
     assert model.w.item() != pytest.approx(average, rel=1e-3)
 
