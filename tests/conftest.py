@@ -26,7 +26,7 @@ from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
-from decision_rnn.data.sources import SOURCES, standin
+from decision_rnn.data.sources import SOURCES, d4rl, standin
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
@@ -45,7 +45,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # In a background job of a shell, which the tests may be, SIGINT is ignored, also by the processes that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-FOLDERS = ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH")
+FOLDERS = {"DECISION_RNN_DATA": "data", "DECISION_RNN_CACHE": "cache", "MINARI_DATASETS_PATH": "minari"}
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
 SILENT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 """Warnings that Python ignores by default."""
@@ -60,9 +60,25 @@ def pytest_collection_finish() -> None:
 def no_folders_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests that name no folders of their own write into these."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in FOLDERS:
-            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        use_folders(tmp_path_factory.mktemp("folders"), patch)
         yield
+
+
+def use_folders(root: Path, patch: pytest.MonkeyPatch) -> None:
+    for variable, name in FOLDERS.items():
+        patch.setenv(variable, str(root / name))
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder with local data in `data`, the cache in `cache` and Minari's datasets in `minari`; there is no
+    network."""
+    use_folders(tmp_path, monkeypatch)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr(d4rl, "INSECURE_URL", d4rl.URL)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
@@ -170,8 +186,7 @@ def swing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def enter_swing(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Use the data folders, and end the car's episodes early, since agents that are hardly trained drive on."""
-    for name in FOLDERS:
-        patch.setenv(name, str(folder / name.lower()))
+    use_folders(folder, patch)
     patch.setattr(gymnasium.spec(CAR), "max_episode_steps", LIMIT)
 
 

@@ -29,10 +29,8 @@ def test_every_module_imports() -> None:
         assert getattr(decision_rnn, name).__name__ == name
 
 
-def test_small_run_from_data_to_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
+def test_small_run_from_data_to_score(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folders)
     monkeypatch.setattr(gymnasium.spec(CAR), "max_episode_steps", 100)
     decision_rnn.record(push, CAR, "local/smoke", episodes=4, progress=False)
 
@@ -41,7 +39,7 @@ def test_small_run_from_data_to_score(tmp_path: Path, monkeypatch: pytest.Monkey
     result = run.evaluate([50.0], episodes=2, progress=False)
     assert np.isfinite(result.targets[0].returns).all()
 
-    agent = decision_rnn.load_agent(tmp_path / "run")
+    agent = decision_rnn.load_agent(folders / "run")
     assert agent.step == 10
     assert main(["evaluate", "run", "--episodes", "1"]) == 0
     train = ["train", "local/smoke", "--output", "second", "--training.steps", "4", "--evaluation.episodes", "1"]

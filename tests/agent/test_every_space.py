@@ -87,9 +87,7 @@ STRUCTURED = ("minigrid", "pointmaze", "unsorted", "multidiscrete", "matrix")
 
 
 @pytest.fixture(autouse=True)
-def tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+def tasks(monkeypatch: pytest.MonkeyPatch, folders: Path) -> None:
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
     for name, (observations, actions, best) in CASES.items():

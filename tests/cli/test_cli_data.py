@@ -18,13 +18,10 @@ InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def file(store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A D4RL file of thirty Hopper-shaped episodes; all folders are temporary and there is no network."""
-    for name in ("DECISION_RNN_CACHE", "DECISION_RNN_DATA", "MINARI_DATASETS_PATH", "HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    monkeypatch.setattr("decision_rnn.data.sources.d4rl.URL", "http://127.0.0.1:9/")
-    write_d4rl(tmp_path / "hopper.hdf5", store)
-    return tmp_path / "hopper.hdf5"
+def file(store: EpisodeStore, folders: Path) -> Path:
+    """A D4RL file of thirty Hopper-shaped episodes."""
+    write_d4rl(folders / "hopper.hdf5", store)
+    return folders / "hopper.hdf5"
 
 
 def test_list_names_every_dataset_and_marks_those_that_are_ready(

@@ -30,10 +30,8 @@ def logs() -> list[Episode]:
 
 
 @pytest.fixture
-def robot(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+def robot(inline_cli: Command, folders: Path) -> EpisodeStore:
     """The dataset local/robot, of three episodes with actions from -3 to 3."""
-    for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
     return write_store("local/robot", logs())
 
 

@@ -23,11 +23,9 @@ from decision_rnn.runs.checkpoint import TrainedAgent
 
 
 @pytest.fixture(autouse=True)
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def inside(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh working folder with data folders of its own, and shorter episodes of the mountain car."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.chdir(folders)
     monkeypatch.setattr(gymnasium.spec(CAR), "max_episode_steps", LIMIT)
 
 
