@@ -135,21 +135,22 @@ def as_dataset(
     Raises:
         InputError: If the environment of episodes is not given, or if `environment_id` or `path` does not apply.
     """
-    name = data if isinstance(data, str) else data.name if isinstance(data, Dataset | EpisodeStore) else None
     if isinstance(data, minari.MinariDataset) and data.total_episodes == data.storage.total_episodes:
-        name = f"minari/{data.spec.dataset_id}"
-    stated = name is not None or isinstance(data, EpisodeStore)
-    missing = not stated and not isinstance(data, minari.MinariDataset) and environment_id is None
+        data = f"minari/{data.spec.dataset_id}"
+    stated = isinstance(data, str | Dataset | EpisodeStore)
+    missing = environment_id is None and not stated and not isinstance(data, minari.MinariDataset)
     if missing or (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
         raise InputError(
             f"environment_id is {environment_id!r:.100} and path {path!r:.100}: episodes need an environment such as "
-            f"Hopper-v5 (if there is none, write them with write_store first), {name or 'a store'} states its own, and "
+            "Hopper-v5 (if there is none, write them with write_store first), a dataset or store states its own, and "
             "only the name of a dataset has a path."
         )
-    if isinstance(data, Dataset) and partial == "keep":
-        return data
-    if name is not None:
-        return open_dataset(name, data.path if isinstance(data, Dataset) else path, partial)
+    if isinstance(data, Dataset):
+        return data if partial == "keep" else open_dataset(data.name, data.path, partial)
+    if isinstance(data, str):
+        return open_dataset(data, path, partial)
+    if isinstance(data, EpisodeStore) and data.name is not None:
+        return open_dataset(data.name, None, partial)
     settings: dict[str, Any] | None = None
     spaces: OptionalSpaces = (None, None)
     if isinstance(data, EpisodeStore):

@@ -60,8 +60,8 @@ def read_table(
     observations, names = table.matrix(columns.observations)
     actions, action_names = table.matrix(columns.actions)
     rewards = np.zeros(len(actions)) if columns.reward is None else table.numbers(columns.reward)[:, 0]
-    marks = {"terminated": columns.terminated, "truncated": columns.truncated}
-    flags = {end: table.flags(name) for end, name in marks.items() if name is not None}
+    ends = [end for end in ("terminated", "truncated") if getattr(columns, end) is not None]
+    flags = {end: table.flags(getattr(columns, end)) for end in ends}
 
     def episode(rows: np.ndarray) -> Episode:
         final = (  # whether the last row is the observation after the last action
@@ -72,7 +72,6 @@ def read_table(
         )
         counts.update(episodes=1, repeated=not final, joined=bool((np.diff(np.sort(rows)) > 1).any()))
         following, steps = (rows, rows[:-1]) if final else (np.append(rows, rows[-1]), rows)
-        ends = {end: bool(values[rows[len(steps) - 1 :]].any()) for end, values in flags.items()}
         for end, values in flags.items():
             if values[steps[:-1]].any():
                 raise InputError(f"{table.label}: {end} is true within the episode that begins at row {rows[0]}.")
@@ -81,9 +80,10 @@ def read_table(
             faults = np.argwhere(~is_finite(values[numbers].reshape(len(numbers), -1)))
             if len(faults):
                 table.refuse(numbers[faults[0, 0]], entries[faults[0, 1]])
-        ends = {"terminated": False} | ends
-        ends.setdefault("truncated", not ends["terminated"])
-        return Episode(observations[following], actions[steps], rewards[steps], **ends)
+        last = {end: bool(values[rows[len(steps) - 1 :]].any()) for end, values in flags.items()}
+        terminated = last.get("terminated", False)
+        truncated = last.get("truncated", not terminated)
+        return Episode(observations[following], actions[steps], rewards[steps], terminated, truncated)
 
     rows = map(episode, table.rows_of_episodes(columns, list(flags.values())))
     return {"observations": names, "actions": action_names}, rows
