@@ -8,6 +8,7 @@ from torch import Tensor
 
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.weighted_starts import WeightedStarts
 from decision_rnn.utils.errors import InputError
 
 MAPPED_BYTES = 1 << 29  # a larger table is neither kept in memory nor on a GPU
@@ -42,37 +43,12 @@ def _windows(rows: Tensor, context: int) -> Tensor:
     return rows.as_strided((len(rows) - context + 1, context, *rows.shape[1:]), (rows.stride(0), *rows.stride()))
 
 
-class WeightedStarts:
-    """Samples first steps of segments, anywhere in an episode or at its beginning, by its return; see `StepStream`."""
-
-    def __init__(self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool) -> None:
-        returns = store.episode_returns
-        spread = float(np.ptp(returns)) or 1.0
-        self.weights = torch.from_numpy(np.exp(weighting * (returns - returns.min()) / spread))
-        # No segment starts in the last context - 1 steps of the store.
-        bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
-        choices = bounds.diff().clamp_max(1) if at_beginnings else bounds.diff()
-        self.first, self.last = bounds[:-1], bounds[:-1] + choices - 1
-        self.cumulative = (self.weights * choices).cumsum(0)
-
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Sample `count` first steps, (count,) int64."""
-        drawn = torch.rand(count, dtype=torch.float64, generator=generator) * self.cumulative[-1]
-        episode = torch.searchsorted(self.cumulative, drawn, right=True).clamp_max(len(self.weights) - 1)
-        before_end = ((self.cumulative[episode] - drawn) / self.weights[episode]).long()
-        return torch.maximum(self.last[episode] - before_end, self.first[episode])  # rounding may leave the episode
-
-
 class StepStream:
     """Draws segments of `context` consecutive steps from a store, uniform over their first steps.
 
     With `segment_start` `episode`, segments begin with an episode, drawn uniformly.
 
-    With `return_weighting` w above 0, a first step is drawn with probability proportional to exp(w g), where g is its
-    episode's return, scaled to 0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et
-    al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
-    of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform segments,
-    unless `segment_start` is `episode`.
+    With `return_weighting` above 0, those of better episodes are more probable, see `WeightedStarts`.
 
     With `tbptt_segments` above 1, every row of a batch continues where it ended in the previous batch, for that many
     segments on average: at each segment it restarts at a newly drawn first step with probability 1 / `tbptt_segments`,
