@@ -30,7 +30,7 @@ from data_files import (
 from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.sources import SOURCES, d4rl
+from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.d4rl import read_d4rl, write_d4rl
 from decision_rnn.data.spec import TASKS
 from decision_rnn.environments.episode import Episode
@@ -110,16 +110,6 @@ def test_partial_episode_without_a_visible_end_is_refused(tmp_path: Path) -> Non
     assert not (tmp_path / "f.hdf5").exists()
 
 
-def test_spec_has_a_version_4_environment_and_references(data: Path) -> None:
-    assert len(SOURCES["d4rl"].names()) == 24
-    hopper_file(data / FILE)
-    spec = open_dataset(NAME).spec
-    assert (spec.environment_id, spec.return_scale, spec.target_returns) == ("Hopper-v4", 1000.0, (3600.0, 1800.0))
-    assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
-    with pytest.raises(InputError, match=NAME):
-        open_dataset("d4rl/hopper-medium-v0")
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium recommends v5
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_version_4_environments_have_the_shapes_of_the_data(task: str) -> None:
@@ -133,8 +123,11 @@ def test_version_4_environments_have_the_shapes_of_the_data(task: str) -> None:
 @pytest.mark.usefixtures("data")
 def test_file_given_by_path_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = hopper_file(folders / "mine.hdf5")
-    store = open_dataset(NAME, path=file).store
-    assert (store.num_episodes, store.steps, store.environment_id) == (3, 20, "Hopper-v4")
+    dataset = open_dataset(NAME, path=file)
+    store, spec = dataset.store, dataset.spec
+    assert (store.num_episodes, store.steps, spec.environment_id) == (3, 20, "Hopper-v4")
+    assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
+    assert (spec.return_scale, spec.target_returns) == (1000.0, (3600.0, 1800.0))
     error = capfd.readouterr().err
     assert "1 of 3 episodes (4 steps)" in error
     assert "SHA-256" in error
@@ -143,7 +136,11 @@ def test_file_given_by_path_is_converted_once(folders: Path, capfd: pytest.Captu
     assert open_dataset(NAME, path=file).store.fingerprint == store.fingerprint
     assert (store.path / "manifest.json").stat().st_mtime_ns == made
     assert capfd.readouterr().err == ""
-    for name, path, word in ((NAME, folders / "none.hdf5", r"none\.hdf5"), ("hopper-medium", file, "--path")):
+    for name, path, word in (
+        (NAME, folders / "none.hdf5", r"none\.hdf5"),
+        ("hopper-medium", file, "--path"),
+        ("d4rl/hopper-medium-v0", file, NAME),
+    ):
         with pytest.raises(InputError, match=word):
             open_dataset(name, path=path)
 

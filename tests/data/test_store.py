@@ -84,15 +84,11 @@ def test_invalid_episode_raises_naming_its_index(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_open_and_verify_detect_damaged_files(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.verify()
+def test_open_detects_damaged_files(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(store.manifest["files"]) == 7
     for name in store.manifest["files"]:
         file = store.path / name
         content = file.read_bytes()
-        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(InputError, match=name):
-            store.verify()
         file.write_bytes(content[:-5])
         with pytest.raises(InputError, match=name):
             EpisodeStore.open(store.path)
