@@ -10,7 +10,6 @@ from decision_rnn.comparison.executors import LOG
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.config import flatten, overlay
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import split_names
 
 PROGRAM = "decision-rnn compare"
 
@@ -45,7 +44,7 @@ def make_command_plan(command: Namespace) -> Plan:
         raise InputError("compare takes --backbones, such as --backbones mingru,lru, not --backbone")
     if command.dataset is not None:
         keys.pop("dataset", None)
-        keys["datasets"] = split_names(command.dataset)
+        keys["datasets"] = command.dataset
     if isinstance(variants := keys.get("variants"), Mapping):  # the command line overrides their keys too
         shared = dict.fromkeys(overrides)
         keys["variants"] = {

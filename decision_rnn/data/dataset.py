@@ -23,7 +23,7 @@ from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.messages import bar, quiet, warn
-from decision_rnn.utils.parsing import split_names
+from decision_rnn.utils.parsing import Names, convert
 
 DEFAULT_SOURCE = "standin"
 MOST_CHOICES = 100
@@ -227,7 +227,7 @@ def import_log(
         (2, array([0.2, 0.2]))
     """
     logs = log if isinstance(log, list | tuple) else [log]
-    observations, actions = (split_names(x) if isinstance(x, str) else x for x in (observations, actions))
+    observations, actions = convert(observations, Names), convert(actions, Names)
     roles = Columns(observations, actions, reward, episode, time, terminated, truncated)
     notes, counts = list[str](), Counter[str]()
     if not append:

@@ -34,9 +34,8 @@ def plain(value: Any) -> Any:
     return to_jsonable_python(value, fallback=lambda array: array.tolist())
 
 
-def split_names(text: str | None) -> list[str]:
-    """The names in `a,b`."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+def _split_names(value: Any) -> Any:
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
 def _split_targets(value: Any) -> Any:
@@ -55,9 +54,7 @@ TargetReturn = Annotated[
 """A target return: a number, or `auto`."""
 TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeValidator(_split_targets)]
 """Target returns: a list, or one of them, or text such as `3600,auto`."""
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: split_names(value) if isinstance(value, str) else value)
-]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Names: a list, or text such as `a,b`."""
 
 
@@ -92,8 +89,6 @@ def convert(value: Any, hint: Any, key: str = "") -> Any:
     Raises:
         InputError: If it is none; the message names the key.
     """
-    if isinstance(value, str) and hint == tuple[str, ...]:
-        return tuple(split_names(value))
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
