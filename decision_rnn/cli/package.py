@@ -24,7 +24,7 @@ def run(command: Namespace) -> None:
         check_repo_id(command.push)
     folder = Path(command.run)
     if not is_packaged(folder):
-        folder, missing = package(command.run, name=command.push, plugins=command.plugins, **command.settings)
+        folder, missing = package(command.run, name=command.push, **command.settings)
         for sentence in missing:
             warn(sentence)
         print(f"written to {folder}")

@@ -106,12 +106,14 @@ class Record:
     """The measurements of a comparison of variants x datasets x seeds.
 
     Attributes:
+        schema: Version of the file format.
         episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
         checkpoint_episodes: Episodes of every checkpoint, per target; 0 if only the last one was evaluated.
         variants: In the order of the command, controls last; the first one is the reference.
         trials: The runs that have a result.
     """
 
+    schema: Literal[4] = 4
     command: str
     seeds: tuple[int, ...]
     episodes: int

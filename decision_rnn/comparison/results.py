@@ -17,8 +17,6 @@ from decision_rnn.comparison.record import Record
 from decision_rnn.utils.files import check_destination, new_file, write_atomically
 from decision_rnn.utils.parsing import read_json, to_json
 
-SCHEMA = 4  # of comparison.json
-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Record):
@@ -76,12 +74,12 @@ def read_comparison(path: Path | str) -> Comparison:
         InputError: If there is none, or of another version.
     """
     file = Path(path) / "comparison.json" if Path(path).is_dir() else Path(path)
-    return read_json(file, Comparison, "Name the folder of a comparison, or run its command again.", SCHEMA)
+    return read_json(file, Comparison, "Name the folder of a comparison, or run its command again.")
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json, comparison.md and scores.svg."""
-    record = json.dumps({"schema": SCHEMA, **to_json(comparison)}, separators=(",", ":"))
+    record = json.dumps(to_json(comparison), separators=(",", ":"))
     write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
     write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
     write_atomically(folder / "comparison.json", f"{record}\n".encode())

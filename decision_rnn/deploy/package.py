@@ -37,7 +37,6 @@ def package(
     run: str | Path,
     output: str | Path | None = None,
     name: str | None = None,
-    plugins: Sequence[str] = (),
     browser: bool = False,
 ) -> tuple[Path, list[str]]:
     """Write the agent of a run or checkpoint into a folder of its own.
@@ -46,7 +45,6 @@ def package(
         run: The folder of the run or of one of its checkpoints.
         output: The folder to create; `packages/DATASET-BACKBONE-seedN` if left out.
         name: The repository on the hub, `org/name`, that the model card names.
-        plugins: Modules that the agent needs.
         browser: Whether to add a page on which the agent plays in a browser.
 
     Returns:
@@ -56,7 +54,7 @@ def package(
         InputError: If there is no such run, or the folder exists or cannot be created.
     """
     checkpoint = find_agent(run)
-    trained = load_agent(checkpoint, plugins)
+    trained = load_agent(checkpoint)
     folder = Path("packages", trained.config.run_name) if output is None else Path(output)
     check_destination(folder)
     run_folder = run_of(checkpoint)

@@ -155,10 +155,7 @@ def read_record(data: Any, kind: type[Record]) -> Record:
     return TypeAdapter(kind).validate_python(data)
 
 
-def read_json(path: Path, kind: type[Record], remedy: str, schema: int | None = None) -> Record:
-    """The dataclass that a JSON file holds; InputError if it cannot be read or has another `schema`."""
+def read_json(path: Path, kind: type[Record], remedy: str) -> Record:
+    """The dataclass that a JSON file holds; InputError if it cannot be read."""
     with reading(path, f"a {kind.__name__.strip('_').lower()}", remedy):
-        data = json.loads(path.read_bytes())
-        if schema is not None and data["schema"] != schema:
-            raise ValueError(f"schema {data['schema']}, expected {schema}")
-        return read_record(data, kind)
+        return read_record(json.loads(path.read_bytes()), kind)

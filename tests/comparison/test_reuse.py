@@ -262,7 +262,7 @@ def test_folder_has_a_record_tables_and_a_picture(mine: Path, comparing: Compare
         *("comparison.json", "comparison.md", "scores.svg"),
     }
     record = json.loads((folder / "comparison.json").read_text())
-    assert record.keys() == {"schema", *(field.name for field in fields(comparison))}
+    assert record.keys() == {field.name for field in fields(comparison)}
     assert decision_rnn.read_comparison(str(folder)) == comparison
     data, rows = comparison.datasets[0].data, comparison.episode_table()
     for trial in comparison.trials:
@@ -282,5 +282,5 @@ def test_data_frames_have_a_row_for_each_target_or_episode(tmp_path: Path) -> No
     assert frame.score.tolist() == [row["score"] for row in comparison.table()]
     assert len(comparison.to_dataframe(episodes=True)) == len(comparison.episode_table())
     (tmp_path / "comparison.json").write_text('{"schema": 3}')
-    with pytest.raises(InputError, match=r"comparison\.json.*schema 3, expected 4"):
+    with pytest.raises(InputError, match=r"comparison\.json.*schema.* 4"):
         read_comparison(tmp_path)
