@@ -98,10 +98,7 @@ def test_partial_drop_is_recorded_and_prevents_a_resume(
     [
         ("info {name}", "--path"),
         ("make {name} --path nowhere.hdf5", "nowhere.hdf5"),
-        ("make {name} --partial perhaps", "perhaps"),
         ("info {name} --path {file} --plot {file}/x.png", "{file}"),
-        ("export {name} --path {file} --format csv --output x", "csv"),
-        ("export {name} --path {file} --format d4rl --output {file}", "{file}"),
         ("export {name} --path {file} --format d4rl --output {file}/x", "{file}"),
         ("export {name} --path {file} --format minari --output ../x-v0", "../x-v0"),
         ("export {name} --path {file} --format minari --output local/there-v0", "there-v0"),
@@ -116,9 +113,8 @@ def test_invalid_paths_are_refused_before_a_dataset_is_opened(
     if "{file}" in arguments:
         monkeypatch.setattr(D4RLSource, "open", lambda *_: pytest.fail("the dataset was opened"))
     done = inline_cli("data", *arguments.format(name=NAME, file=file).split(), "--quiet")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert name.format(file=file) in line
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert name.format(file=file) in done.stderr
 
 
 @pytest.mark.parametrize(

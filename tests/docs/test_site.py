@@ -74,7 +74,6 @@ def test_commands_and_options_in_the_documentation_exist() -> None:
         ("[a](../results/speed/README.md#data)", "[a](results/speed/README.md#data)"),
         ("[a](../results/speed)", "[a](results/speed/README.md)"),
         ("![p](../results/speed/backbones.png)", "![p](results/speed/backbones.png)"),
-        ("[a](tutorials/own-data.md)", "[a](tutorials/own-data.md)"),
         ("[a](../CONTRIBUTING.md)", "[a](contributing.md)"),
         ("[`a`](../decision_rnn/config.py)", "`a`"),
         ("[a](https://example.org)", "[a](https://example.org)"),
