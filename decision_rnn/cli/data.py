@@ -1,4 +1,4 @@
-"""`decision-rnn data ACTION`: list, inspect, make, check, import, export, merge or remove datasets."""
+"""`decision-rnn data ACTION`: list, describe, make, verify, import, export, merge or remove datasets."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -36,10 +36,7 @@ def add_arguments(parser: CommandParser) -> None:
     actions["export"].add_settings(export_dataset, "format", "output", required=True)
     text = "the datasets whose episodes the new one is to hold, in this order"
     actions["merge"].add_argument("datasets", nargs="+", help=text)
-    _add_import_arguments(actions["import"])
-
-
-def _add_import_arguments(parser: CommandParser) -> None:
+    parser = actions["import"]
     text = "CSV or parquet files, which have a row for every step, or HDF5 files in D4RL's layout"
     parser.add_argument("logs", nargs="+", metavar="LOG", help=text)
     parser.add_settings(import_log, "name", required=True)

@@ -78,7 +78,8 @@ def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
     else:
         return ""
     variants = [variant for variant in record.variants if variant.label in means or failed[variant.label]]
-    names = [record.names[each.label] + f" ({failed[each.label]} failed)" * (each.label in failed) for each in variants]
+    marks = {label: f" ({count} failed)" for label, count in failed.items()}
+    names = [record.names[each.label] + marks.get(each.label, "") for each in variants]
 
     def draw(axes: Axes) -> None:
         for row, variant in enumerate(variants):

@@ -80,17 +80,20 @@ def write_page(
     with contextlib.closing(make_environment(environment_ids[0])) as environment:
         body: Any = environment.unwrapped
         limits = time_limit(environment), step_limit(environment, *step_limits(settings, first.provenance))
-    files, names = ["policy.onnx", *(f"policy-{number}.onnx" for number in range(2, len(subjects) + 1))], list[str]()
+    agents: list[dict[str, str]] = []
     for number, (_, agent, _) in enumerate(subjects, 1):
-        prefix, mask = f"{number}. " if len(subjects) > 1 else "", agent.config.observation.mask
-        suffix = "" if mask == "none" else f", {mask} hidden"
-        names.append(f"{prefix}{agent.config.backbone.name} of {agent.provenance.name}{suffix}")
+        mask, name = agent.config.observation.mask, f"{agent.config.backbone.name} of {agent.provenance.name}"
+        if mask != "none":
+            name += f", {mask} hidden"
+        if len(subjects) > 1:
+            name = f"{number}. {name}"
+        agents.append({"policy": "policy.onnx" if number == 1 else f"policy-{number}.onnx", "name": name})
     content = {
         "environment_id": environment_ids[0],
         "steps": min(filter(None, limits)),
         "seed": settings.seed if seed is None else seed,
         "target_return": None if target_return == AUTO else target_return,
-        "agents": [{"policy": file, "name": name} for file, name in zip(files, names, strict=True)],
+        "agents": agents,
         "vendored": [*RUNTIMES, {**BODY, "version": importlib.metadata.version("gymnasium")}],
     }
     with new_directory(folder) as new:
@@ -100,11 +103,11 @@ def write_page(
         for name, data in _vendored(tarballs):
             (new / name).parent.mkdir(exist_ok=True)
             (new / name).write_bytes(data)
-        for subject, file in zip(subjects, files, strict=True):
+        for subject, entry in zip(subjects, agents, strict=True):
             if isinstance(subject.trained, TrainedAgent):
-                export_onnx(subject.trained, new / file)
+                export_onnx(subject.trained, new / entry["policy"])
             else:
-                shutil.copyfile(subject.file, new / file)
+                shutil.copyfile(subject.file, new / entry["policy"])
 
 
 def fetch(runtime: dict[str, Any]) -> Path:
