@@ -6,7 +6,6 @@ A result is identified by its key: the run's configuration, the data's fingerpri
 protocol. Results with different keys have different files, with a hash of the key in the name.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pydantic import BeforeValidator, PlainSerializer
 from scipy import stats
 
 from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, from_dict, to_dict
+from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.targets import evaluated_returns
 from decision_rnn.runs.folder import MAY_CHANGE
@@ -249,7 +249,7 @@ def read_result(path: Path) -> Result:
 
 def result_file(run: Path, result: Result) -> Path:
     """The path of a result's file in the folder of its run: step, protocol and a hash of the key."""
-    digest = hashlib.sha256(json.dumps(result.key, sort_keys=True).encode()).hexdigest()[:8]
+    digest = sha256_of_json(result.key)[:8]
     inference = "recurrent" if result.protocol.window is None else f"window-{result.protocol.window}"
     return run / "results" / f"step-{result.step}-{inference}-{result.protocol.episodes}-episodes-{digest}.json"
 
