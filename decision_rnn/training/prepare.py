@@ -38,7 +38,7 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
 def make_stream(
     config: RunConfig,
     episodes: EpisodeStore,
-    observations: gymnasium.Space | None,
+    observations: gymnasium.Space,
     seed: int,
     device: torch.device | str,
     rows: slice = slice(None),
@@ -74,8 +74,7 @@ def prepare(
         config: The run's configuration.
         episodes: The data.
         return_scale: The divisor of returns-to-go, but for those of goals in hindsight, which are steps.
-        spaces: The spaces of observations and actions, boxes of actions bounded; vectors of numbers, for actions within
-            [-1, 1], if left out.
+        spaces: The spaces of observations and actions, boxes of actions bounded; those of the data if left out.
         initial: An agent of the same architecture whose weights and statistics, but for the limit of the return-to-go,
             replace the initial ones.
 
@@ -83,7 +82,7 @@ def prepare(
         InputError: If the weights of `initial` do not fit.
     """
     index = observation_index(config.observation.mask, episodes.environment_id)
-    observations, actions = spaces or (None, episodes.action_dim)
+    observations, actions = spaces or (episodes.observation_space, episodes.action_space)
     device, rows = pick_device(config.training.device), own_rows(config.training.batch_size)
     stream = make_stream(config, episodes, observations, config.seed, device, rows)
 
@@ -93,9 +92,9 @@ def prepare(
         for statistics in (mean, std):
             statistics[stream.goals.entries.desired] = statistics[stream.goals.entries.achieved]
         return_scale = steps_ahead(episodes, config.goal_discount)
-    if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
-        choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
-        mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
+    # One-hot vectors stay as they are: a rare choice would become a large number.
+    choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
+    mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     visible = torch.arange(len(mean)) if index is None else torch.from_numpy(index)
     spec = agent_spec(
         mean[visible],

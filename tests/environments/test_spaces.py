@@ -12,7 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 from decision_rnn.data.info import warn_of_actions
-from decision_rnn.data.spec import DatasetSpec, observation_index, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import Layout
@@ -145,11 +145,3 @@ def test_described_dict_keeps_the_order_of_its_entries() -> None:
     assert (read, actions) == (space, Discrete(2))
     assert list(read[0]) == ["place", "heading"]
     assert list(read[0]["heading"]) == ["sine", "cosine"]
-
-
-def test_observation_index_of_velocity_mask_is_the_positions() -> None:
-    """Hopper's state has 6 positions, the first of which is not observed, and 6 velocities."""
-    np.testing.assert_array_equal(observation_index("velocity", "Hopper-v5"), [0, 1, 2, 3, 4])
-    assert observation_index("none", "Pendulum-v1") is None
-    with pytest.raises(InputError, match="Pendulum-v1"):
-        observation_index("velocity", "Pendulum-v1")
