@@ -44,13 +44,9 @@ def test_policy_in_many_environments_acts_as_in_each_alone(policy_path: Path) ->
         np.testing.assert_allclose(policy.act(observations[t], rewards[t]), alone[t], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_numbers_that_are_not_finite_leave_the_state_unchanged(
-    policy_path: Path, trained: TrainedAgent, bad: float
-) -> None:
-    generator = np.random.default_rng(0)
-    observations = generator.normal(size=(6, 11))
-    broken = [*observations[3, :7], bad, *observations[3, 8:]]
+def test_numbers_that_are_not_finite_leave_the_state_unchanged(policy_path: Path, trained: TrainedAgent) -> None:
+    observations = np.random.default_rng(0).normal(size=(6, 11))
+    broken = [*observations[3, :7], np.nan, *observations[3, 8:]]
     for make in (lambda: Policy.load(policy_path), lambda: EnvironmentActor(trained, 1000.0)):
         healthy, tried = make(), make()
         for actor in (healthy, tried):
@@ -58,10 +54,10 @@ def test_numbers_that_are_not_finite_leave_the_state_unchanged(
         assert np.isfinite(tried(observations[0], np.nan)).all()  # the reward before an episode is ignored
         healthy(observations[0])
         for t in range(1, 6):
-            with pytest.raises(InputError, match=f"entry 7 of the observation is {bad}"):
+            with pytest.raises(InputError, match="entry 7 of the observation is nan"):
                 tried(broken, 1.0)
-            with pytest.raises(InputError, match=f"the reward is {bad}"):
-                tried(observations[t], bad)
+            with pytest.raises(InputError, match="the reward is inf"):
+                tried(observations[t], np.inf)
             np.testing.assert_array_equal(tried(observations[t], 1.0), healthy(observations[t], 1.0))
         many = make()
         many(observations[:3])

@@ -7,8 +7,6 @@
 Skipped without these.
 """
 
-import functools
-import http.server
 import subprocess
 import sys
 import threading
@@ -18,6 +16,8 @@ from typing import Any
 
 import pytest
 from guide import ROOT
+
+from decision_rnn.deploy.browser import server
 
 pytest.importorskip("mkdocs", reason='needs pip install -e ".[docs]"')
 pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
@@ -38,11 +38,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
+    with server(site) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_port}/"
+        serving.shutdown()
 
 
 def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:

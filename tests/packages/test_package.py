@@ -127,8 +127,9 @@ def test_default_return_is_the_first_evaluation_target(
     assert default_return(silent, without) == -100  # the data's best is then the only target
 
 
-@pytest.mark.parametrize("inference", ["recurrent", "window"])
-@pytest.mark.parametrize("options", [{}, {"cloning": True}, {"rtg_quantile": 0.9}])
+@pytest.mark.parametrize(
+    ("inference", "options"), [("recurrent", {}), ("recurrent", {"cloning": True}), ("window", {"rtg_quantile": 0.9})]
+)
 def test_card_python_example_has_the_return_of_evaluate(
     pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inference: str, options: Any
 ) -> None:
