@@ -58,20 +58,19 @@ class HGRN(Layer):
         self.output = nn.Linear(planes * width, width)
         self.register_parameter("rise", None)
         self.below: tuple[HGRN, ...] = ()  # in a tuple, since it is not a part of this module
-        self.depth, self.layers, self.init_half_life = 0, config.layers, config.init_half_life
+        self.config, self.depth = config, 0
         self._start(0.0)
 
     def place_above(self, below: SequenceMixer) -> None:
         assert isinstance(below, HGRN)
+        width, layers = self.config.width, self.config.layers
         self.below, self.depth = (below,), below.depth + 1
-        self.rise = nn.Parameter(torch.full_like(self.norm.bias[: self.sizes[0]], -math.log(self.layers - self.depth)))
-        self._start(self.depth / self.layers)
+        self.rise = nn.Parameter(torch.full_like(self.norm.bias[:width], -math.log(layers - self.depth)))
+        self._start(self.depth / layers)
 
     def _start(self, bound: float) -> None:
         """Set the bias of the forget gate, given its lower bound."""
-        shortest = -math.log(2) / math.log((1 + bound) / 2)
-        ends = math.log(max(self.init_half_life, shortest)), math.log(shortest)
-        half_lives = torch.exp(torch.linspace(*ends, self.sizes[0], dtype=torch.float64))
+        half_lives = self.config.half_lives(self.sizes[0], shortest=-math.log(2) / math.log((1 + bound) / 2))
         forgotten = -torch.expm1(-math.log(2) / half_lives)
         with torch.no_grad():
             self.input.bias[: self.sizes[0]] = torch.log((1 - bound - forgotten) / forgotten)

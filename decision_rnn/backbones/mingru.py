@@ -16,14 +16,12 @@ Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
   learn it, as g of a parameter. Here every linear recurrence starts an episode from zero, so that a reset is a mask
   without parameters or gradients of its own.
 - The authors' code always projects h back to the width. Here this is done at expansions other than 1 or with
-  `projection`. Without it, h itself is added to the residual stream, positive in every channel (0.68 on average, once
-  it has settled); subsequent norms and maps can remove that offset. No projection is the default because it trains
-  better at equal parameters: equally well on hopper-medium, and on selective copying 93% of the tokens are right after
-  1,000 steps, 78% with the projection (minLSTM 90% and 71%; 3 layers, 3 seeds).
+  `projection`. Without it, h itself is added to the residual stream, positive in every channel; subsequent norms and
+  maps can remove that offset. No projection is the default because it trains better at equal parameters.
 
 The paper's log-space scan is available as `scan: log` (ops/log_space.py) for comparison: it does not support signed
-candidates, loses precision as the segment grows, and makes the layer take four to five times as long (forward and
-backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
+candidates, loses precision as the segment grows, and takes several times as long on a CPU. `step` is the same plain
+recurrence for both.
 """
 
 from typing import Literal

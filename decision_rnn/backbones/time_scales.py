@@ -32,9 +32,10 @@ class FadingConfig(BackboneConfig):
     # Of a longer half-life, float32 no longer resolves the fraction that a step forgets.
     init_half_life: Annotated[float, Field(ge=1, le=1e6)] = 20.0
 
-    def half_lives(self, count: int) -> Tensor:
+    def half_lives(self, count: int, shortest: float = 1.0) -> Tensor:
         """Half-lives of `count` channels or heads in steps, from the longest to the shortest, (count,) float64."""
-        return torch.exp(torch.linspace(math.log(self.init_half_life), 0, count, dtype=torch.float64))
+        ends = math.log(max(self.init_half_life, shortest)), math.log(shortest)
+        return torch.exp(torch.linspace(*ends, count, dtype=torch.float64))
 
     def decay(self, count: int) -> Tensor:
         """The fraction that each of `count` channels or heads keeps of its state in a step, (count,) float64."""

@@ -21,18 +21,11 @@ interpreted = pytest.mark.skipif(
 )
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
-GROUPS = {"kernels": "not contract", "contract": "contract"}
-PLACES = [
-    pytest.param("interpreter", "kernels", marks=interpreted),
-    pytest.param("interpreter", "contract", marks=[interpreted, pytest.mark.slow]),  # 44 s of one core
-    *(pytest.param("cuda", cases, marks=on_cuda) for cases in GROUPS),
-]
 
-
-@pytest.mark.parametrize(("where", "cases"), PLACES)
-def test_triton_cases_pass_in_interpreter_and_on_cuda(where, cases):
+@pytest.mark.parametrize("where", [pytest.param("interpreter", marks=interpreted), pytest.param("cuda", marks=on_cuda)])
+def test_triton_cases_pass_in_interpreter_and_on_cuda(where):
     """In a separate process, since Triton reads whether to interpret only when it is imported."""
-    command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-k", GROUPS[cases], "triton_cases.py"]
+    command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "triton_cases.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1" if where == "interpreter" else "0"}
     found = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr

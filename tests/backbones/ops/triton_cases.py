@@ -1,20 +1,16 @@
 """Tests of the recurrence's Triton kernel, which test_recurrence_triton.py runs in a separate process: in Triton's
-interpreter on the CPU if TRITON_INTERPRET=1 was set before Triton was imported, else on CUDA. It selects them by the
-word `contract` in their names."""
+interpreter on the CPU if TRITON_INTERPRET=1 was set before Triton was imported, else on CUDA."""
 
 import os
 from functools import partial
 
-import properties
 import pytest
 import torch
-from subjects import Subject
 from test_recurrence import problem, resets, values_and_gradients
 from test_recurrence import test_half_precision_gates_are_computed_in_float32 as test_half_precision  # noqa: F401
 from test_recurrence import test_linear_recurrence_does_not_modify_its_arguments as test_arguments  # noqa: F401
 from test_recurrence import test_values_and_gradients_equal_loops as test_values  # noqa: F401
 
-from decision_rnn.backbones import testing
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
 
@@ -91,19 +87,3 @@ def test_kernel_of_gated_recurrence_equals_the_loop(gates, signed, scale, monkey
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
-
-
-QUICK = [
-    testing.gradients_agree,
-    testing.resets_isolate,
-    properties.rows_are_independent,
-    testing.bfloat16,
-    properties.calls_are_pure,
-]
-SUBJECTS = [Subject("mingru"), Subject("minlstm", {"candidate": "signed"}), Subject("lru", {"state_size": 6})]
-
-
-@pytest.mark.parametrize("check", QUICK, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-def test_mixers_with_the_kernel_keep_the_contract(subject, check):
-    check(subject)
