@@ -169,7 +169,7 @@ def test_prediction_depends_only_on_current_and_past_steps(tokens: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
-def test_without_previous_action_option_previous_action_has_no_effect(tokens: Literal["step", "interleaved"]) -> None:
+def test_previous_action_has_an_effect_only_as_an_option(tokens: Literal["step", "interleaved"]) -> None:
     inputs = make_slice(2, 6)
     other = {**inputs, "previous_action": -inputs["previous_action"]}
     seeing, blind = (make_agent(AgentConfig(tokens=tokens, previous_action=sees)) for sees in (True, False))
@@ -179,7 +179,7 @@ def test_without_previous_action_option_previous_action_has_no_effect(tokens: Li
 
 
 @torch.no_grad()
-def test_state_does_not_depend_on_a_condition_that_enters_by_adaln() -> None:
+def test_state_does_not_depend_on_a_condition_by_adaln() -> None:
     observation = torch.randn(6, 1, OBSERVATIONS).expand(-1, 2, -1)
     for conditioning, same in (("adaln", True), ("token", False)):
         agent = make_agent(AgentConfig(conditioning=conditioning)).eval()
@@ -190,7 +190,7 @@ def test_state_does_not_depend_on_a_condition_that_enters_by_adaln() -> None:
         assert all(torch.allclose(part[0], part[1], atol=1e-6) for part in state.memory) is same
 
 
-def test_observations_are_normalised_and_std_of_constant_dimension_is_bounded_below() -> None:
+def test_observations_are_normalised_by_a_bounded_std() -> None:
     raw = make_agent()
     inputs = make_slice(2, 4)
     shifted = make_agent()

@@ -30,7 +30,7 @@ from decision_rnn.training.limits import return_to_go_limits
 pytestmark = pytest.mark.usefixtures("registries")
 
 
-def test_condition_noise_shifts_whole_slices_and_only_in_training() -> None:
+def test_noise_shifts_whole_segments_and_only_in_training() -> None:
     agent = make_agent(condition=ReturnToGoConfig(noise=0.3))
     batch = make_batch(make_slice(2000, 4), torch.zeros(2000, 4, ACTIONS))
     assert torch.equal(agent.eval().condition.from_batch(batch), batch.return_to_go)
@@ -56,7 +56,7 @@ def test_condition_none_ignores_return_to_go_and_rewards() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_returns_to_go_in_training_are_at_most_the_training_limit(training: bool) -> None:
+def test_training_returns_are_at_most_the_training_limit(training: bool) -> None:
     cap = [150.0, 20.0, 10.0]
     capped, free = (agent.train(training) for agent in (make_agent(training_rtg_limit=cap), make_agent()))
     batch = make_batch(make_slice(3, 8), torch.zeros(3, 8, ACTIONS))

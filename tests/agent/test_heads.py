@@ -110,7 +110,7 @@ def test_velocities_towards_one_action_lead_there(monkeypatch: pytest.MonkeyPatc
         torch.testing.assert_close(taken, goal.expand(2, 5, ACTIONS))
 
 
-def test_flow_loss_is_the_error_of_velocities_from_noise_to_actions() -> None:
+def test_flow_loss_is_the_error_of_velocities() -> None:
     """Against the velocity 0, it is the mean square of a - z: that of the actions and 1."""
     flow = make_head(FlowMatchingConfig(width=64)).requires_grad_(False)
     for parameter in flow.head[-1].parameters():

@@ -26,7 +26,7 @@ SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask"
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium recommends v5
 @pytest.mark.parametrize("version", ["v4", "v5"])
 @pytest.mark.parametrize("body", ["Hopper", "HalfCheetah", "Walker2d", "Ant"])
-def test_observation_index_of_velocity_mask_selects_simulator_positions(body: str, version: str) -> None:
+def test_velocity_mask_selects_the_simulators_positions(body: str, version: str) -> None:
     environment = gymnasium.make(f"{body}-{version}")
     environment.action_space.seed(0)
     observation, _ = environment.reset(seed=0)
@@ -42,7 +42,7 @@ def test_observation_index_of_velocity_mask_selects_simulator_positions(body: st
     assert observation_index("none", f"{body}-{version}") is None
 
 
-def test_velocity_mask_of_unknown_environment_and_unknown_mask_raise() -> None:
+def test_unknown_mask_or_environment_of_one_raises() -> None:
     with pytest.raises(InputError, match="Pendulum-v1"):
         observation_index("velocity", "Pendulum-v1")
     with pytest.raises(InputError, match="mask"):
@@ -63,7 +63,7 @@ def predicted(agent: DecisionAgent, batch: Batch) -> Tensor:
     return agent.predict(asked, batch.observation, batch.previous_action, batch.timestep, batch.reset)[0]
 
 
-def test_agent_with_observation_index_equals_smaller_agent_on_visible_entries(store: EpisodeStore) -> None:
+def test_masked_agent_equals_a_smaller_one_on_visible_entries(store: EpisodeStore) -> None:
     """In the loss, `predict` and `act`."""
     index = torch.tensor([0, 1, 2, 3, 4])
     masked, smaller = make_agent(5, index), make_agent(5, None)
@@ -90,7 +90,7 @@ def test_observation_index_may_select_any_entries() -> None:
     assert read.nonzero().flatten().tolist() == [1, 9]
 
 
-def test_agent_with_velocity_mask_is_trained_loaded_and_evaluated(small_store: EpisodeStore, tmp_path: Path) -> None:
+def test_masked_agent_is_trained_loaded_and_evaluated(small_store: EpisodeStore, tmp_path: Path) -> None:
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, output=tmp_path / "run").agent
     np.testing.assert_allclose(trained.agent.encoder.mean, small_store.observation_mean[:5], rtol=1e-6)

@@ -64,7 +64,7 @@ def test_mse_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore)
     assert agent(batch).loss.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_custom_objective_needs_its_plugin_named_to_train_and_load(
+def test_custom_objective_needs_its_plugin_named(
     small_store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
@@ -112,9 +112,7 @@ class Return(Objective):
         return torch.full_like(self.head(hidden), 0.25)
 
 
-def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logged(
-    small_store: EpisodeStore, tmp_path: Path
-) -> None:
+def test_objective_reads_any_column_and_its_metrics_are_logged(small_store: EpisodeStore, tmp_path: Path) -> None:
     register_objective(ReturnConfig)(Return)
     agent, batch = make_agent(ReturnConfig()), StepStream(small_store, 8, 4, 0).sample()
     assert (predictions(agent, batch) == 0.25).all()

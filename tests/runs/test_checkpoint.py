@@ -79,9 +79,7 @@ class Tied(MLP):
         self.output.weight = self.hidden.weight
 
 
-def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
-    registries: None, store: EpisodeStore, run: Path
-) -> None:
+def test_tied_weights_stay_tied_also_in_half_precision(registries: None, store: EpisodeStore, run: Path) -> None:
     register_backbone(TiedConfig)(Tied)
     agent = make(store, 2, run=run, backbone="tied")
     loaded = load_agent(last_checkpoint(run))
@@ -146,7 +144,7 @@ def test_description_with_another_key_or_type_is_named(
         load_agent(path.parent)
 
 
-def test_last_checkpoint_of_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
+def test_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run folder"):
         last_checkpoint(tmp_path)
     (tmp_path / "config.yaml").write_text("")
@@ -174,9 +172,7 @@ def describe(folder: Path, **keys: object) -> None:
     path.write_text(json.dumps(description))
 
 
-def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
-    store: EpisodeStore, run: Path, hostile: Path
-) -> None:
+def test_plugin_of_a_checkpoint_is_imported_only_if_named(store: EpisodeStore, run: Path, hostile: Path) -> None:
     make(store, 1, run=run)
     folder = last_checkpoint(run)
     describe(folder, plugins=["hostile"])

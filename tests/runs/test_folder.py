@@ -92,9 +92,7 @@ def disk_of(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weights(
-    store: EpisodeStore, tmp_path: Path
-) -> None:
+def test_run_killed_while_writing_its_first_checkpoint_resumes(store: EpisodeStore, tmp_path: Path) -> None:
     train(configure(), output=tmp_path / "whole")
     train_and_be_killed(store, tmp_path / "killed", KILLED_AT_RENAME.format(target="checkpoints/4"))
     assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir() if path.name[0] != "."] == []
@@ -107,7 +105,7 @@ def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weigh
     assert [event.step for event in events] == [2, 4, 6, 8, 10, 12]
 
 
-def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_path: Path) -> None:
+def test_full_disk_at_a_checkpoint_raises_and_can_be_resumed(tmp_path: Path) -> None:
     with (
         disk_of(10_000),
         pytest.raises(EnvironmentFailure, match=r"checkpoint.*File too large"),
@@ -118,7 +116,7 @@ def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_pa
     assert last_checkpoint(tmp_path / "run").name == "12"
 
 
-def test_run_goes_on_from_the_checkpoint_before_a_damaged_one_that_was_deleted(tmp_path: Path) -> None:
+def test_run_goes_on_from_before_a_damaged_checkpoint(tmp_path: Path) -> None:
     train(configure(), output=tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     whole = weights(tmp_path / "run")
@@ -131,9 +129,7 @@ def test_run_goes_on_from_the_checkpoint_before_a_damaged_one_that_was_deleted(t
     assert weights(tmp_path / "run") == whole
 
 
-def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
-    store: EpisodeStore, tmp_path: Path
-) -> None:
+def test_run_killed_while_removing_keeps_complete_checkpoints(store: EpisodeStore, tmp_path: Path) -> None:
     train_and_be_killed(store, tmp_path / "run", KILLED_AT_REMOVAL)
     folders = [path for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()]
     assert folders
@@ -153,7 +149,7 @@ with working_alone(Path(sys.argv[1]), "training", "training"):
 """
 
 
-def test_run_folder_lock_excludes_second_process_until_the_first_is_killed(tmp_path: Path) -> None:
+def test_lock_excludes_a_second_process_until_one_is_killed(tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
     command = [sys.executable, "-c", HOLDER, str(run)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:

@@ -59,7 +59,7 @@ def wait_for_checkpoint(process: Process, run: Path, before: int) -> None:
 
 
 @pytest.mark.slow
-def test_runs_killed_at_twenty_random_instants_end_as_one_that_was_not(
+def test_runs_killed_at_random_instants_end_as_one_that_was_not(
     begin: Callable[..., Process],
     small_cli: Callable[..., "subprocess.CompletedProcess[str]"],
     tmp_path: Path,

@@ -14,7 +14,6 @@ from decision_rnn.data.stream import Batch
 from decision_rnn.runs.checkpoint import last_checkpoint, load_agent
 from decision_rnn.training.train import train
 from decision_rnn.training.trainer import Trainer
-from decision_rnn.utils.errors import InputError
 
 
 def configure(*arguments: str) -> RunConfig:
@@ -29,7 +28,7 @@ def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("options", [[], ["--training.tbptt_segments", "3", "--observation.mask", "velocity"]])
-def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
+def test_best_episodes_are_trained_on_with_the_provenance_of_all(
     small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     best = best_by_hand(small_store, 6)
@@ -57,12 +56,3 @@ def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
         small_store.episode_returns.min(),
         small_store.episode_returns.max(),
     )
-
-
-def test_top_fraction_with_fewer_steps_than_context_raises_without_run_folder(
-    small_store: EpisodeStore, tmp_path: Path
-) -> None:
-    config = configure("--top_fraction", "0.01", "--training.context", "100")
-    with pytest.raises(InputError, match=r"hopper-medium.*top_fraction 0\.01.*training\.context 100"):
-        train(config, output=tmp_path / "run")
-    assert not (tmp_path / "run").exists()

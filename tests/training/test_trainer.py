@@ -60,7 +60,7 @@ def test_trainer_carries_the_state_without_gradient() -> None:
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.25, 1e9])
-def test_gradient_clip_limits_the_norm_unless_zero_and_the_norm_before_it_is_returned(clip: float) -> None:
+def test_gradient_norm_is_limited_unless_zero_and_returned(clip: float) -> None:
     """With SGD, because the length of Adam's first step does not depend on the gradient's scale."""
     model = Line()
     trainer = Trainer(model, settings(gradient_clip=clip))
@@ -151,7 +151,7 @@ def test_rows_that_restarted_in_a_skipped_step_keep_no_state() -> None:
 
 
 @pytest.mark.parametrize("fault", ["loss", "gradient"])
-def test_skipped_step_changes_neither_weights_nor_average_nor_optimizer(fault: str) -> None:
+def test_skipped_step_changes_no_weight_average_or_optimizer(fault: str) -> None:
     model = Line()
     trainer = Trainer(model, settings(ema_decay=0.9, learning_rate=0.1))
     trainer.step(data())

@@ -80,7 +80,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
         ["--backbone", "transformer", "--training.ema_decay", "0"],
     ],
 )
-def test_validation_changes_no_weight_and_is_the_same_in_a_resumed_run(tmp_path: Path, others: list[str]) -> None:
+def test_validation_changes_no_weight_and_is_resumed(tmp_path: Path, others: list[str]) -> None:
     train(configure(*others), output=tmp_path / "alone")
     train(configure(*others, "--validation", HELD_OUT), output=tmp_path / "run")
     weights = [(last_checkpoint(tmp_path / run) / "weights.safetensors").read_bytes() for run in ("alone", "run")]
@@ -95,7 +95,7 @@ def test_validation_changes_no_weight_and_is_the_same_in_a_resumed_run(tmp_path:
     assert np.isnan(resumed.metrics["validation_loss"]).tolist() == [False, False, True]
 
 
-def test_validation_of_another_task_or_of_too_few_steps_is_one_sentence(
+def test_validation_of_another_task_or_too_few_steps_raises(
     two_stores: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = str(two_stores.steps + 1)
