@@ -4,21 +4,22 @@ import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import open_environments
+from decision_rnn.environments.registry import make_environment, open_environments
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment without a time limit."""
 
-Policy = Callable[[list[Any], np.ndarray, np.ndarray | None], Any]
+Policy = Callable[[Sequence[Any], np.ndarray, np.ndarray | None], Any]
 """Called with the observations of the environments that are still playing, the rewards of their previous actions (0 at
 first), float64, and which of the previous call's rows they are, (rows,) int64, or None for all of them. Returns
 their actions, one after the other."""
@@ -33,7 +34,7 @@ class Step(NamedTuple):
 
     rows: np.ndarray  # (playing,) int64, their numbers
     actions: Any  # (playing, ...)
-    observations: list[Any]  # their next observations; the last ones where `over`
+    observations: Sequence[Any]  # their next observations; the last ones where `over`
     rewards: np.ndarray  # (playing,) float64
     terminated: np.ndarray  # (playing,) bool
     truncated: np.ndarray  # (playing,) bool
@@ -46,27 +47,33 @@ class Step(NamedTuple):
         return self.terminated | self.truncated
 
 
+def make_group(environment_id: str | None, count: int, physics: Literal["auto", "gymnasium"] = "auto") -> Group:
+    """Environments as by `make_environment`; with the physics `auto`, `locomotion.Bodies` where they act the same."""
+    first = make_environment(environment_id)
+    if physics == "auto" and type(first.unwrapped).__module__.startswith("gymnasium.envs.mujoco"):
+        from decision_rnn.environments import locomotion  # imports mujoco, which is slow
+
+        if locomotion.is_locomotion(first):
+            return locomotion.Bodies(first, count)
+    return Group([first, *(make_environment(environment_id) for _ in range(count - 1))])
+
+
 def play_together(
-    environments: Sequence[gymnasium.Env], observations: Sequence[Any], policy: Policy, max_steps: int | None = None
+    group: Group, observations: Sequence[Any], policy: Policy, max_steps: int | None = None
 ) -> Iterator[Step]:
     """Play one episode in each environment, all stepped together; an environment is left out once its episode is over.
 
     Args:
-        environments: The environments, already reset. They are not closed.
+        group: The environments, already reset. They are not closed.
         observations: What their resets returned.
         policy: Chooses the actions.
         max_steps: The largest length of an episode; None for no limit but the environments' own.
     """
-    playing, rows, remaining = list(environments), np.arange(len(environments)), None
-    current, rewards = list(observations), np.zeros(len(environments))
+    rows, remaining, current, rewards = np.arange(len(observations)), None, observations, np.zeros(len(observations))
     for length in itertools.count(1):
         actions = policy(current, rewards, remaining)
-        results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
-        next_observations, next_rewards, terminated, truncated, infos = zip(*results, strict=True)
-        current = list(next_observations)
-        rewards = np.array(next_rewards, np.float64).reshape(len(rows))  # each may be an array of one number
-        ends = np.array(terminated, bool), np.array(truncated, bool)
-        step = Step(rows, actions, current, rewards, *ends, infos, cut=length == max_steps)
+        current, rewards, terminated, truncated, infos = group.step(rows, actions)
+        step = Step(rows, actions, current, rewards, terminated, truncated, infos, cut=length == max_steps)
         yield step
         if step.cut or step.over.all():
             return
@@ -74,7 +81,7 @@ def play_together(
         if step.over.any():
             remaining = np.flatnonzero(~step.over)
             rows, rewards = rows[remaining], rewards[remaining]
-            playing, current = [playing[row] for row in remaining], [current[row] for row in remaining]
+            current = [current[row] for row in remaining]
 
 
 def time_limit(environment: gymnasium.Env) -> int | None:
@@ -100,34 +107,53 @@ def step_limit(
 def play_episode(
     environment: gymnasium.Env, act: Act, seed: int | None = None, max_steps: int | None = None
 ) -> Episode:
-    """Play one episode from `reset(seed)`; after `max_steps` steps it is cut: truncated. Nothing is closed.
+    """Play one episode from `reset(seed)`, as `play_group` does."""
+    return play_group(Group([environment]), [act], [seed], max_steps)[0]
+
+
+def play_group(
+    group: Group, acts: Sequence[Act], seeds: Sequence[int | None], max_steps: int | None = None
+) -> list[Episode]:
+    """Play one episode in each environment, from `reset(seed)`; after `max_steps` steps it is cut: truncated. Nothing
+    is closed.
 
     Returns:
-        The episode, with observations and actions as rows: flattened, discrete values one-hot.
+        The episodes, with observations and actions as rows: flattened, discrete values one-hot.
 
     Raises:
         InputError: If an action has another shape than the environment's or is not finite, in which case the
             environment does not get it; or if an observation or reward is not finite.
     """
-    observation_layout = Layout.of_space(environment.observation_space, "observations")
-    action_layout = Layout.of_space(environment.action_space, "actions")
-    observation, _ = environment.reset(seed=seed)
-    observations: list[Any] = [copy.deepcopy(observation)]  # the environment may change it in place
-    actions: list[Any] = []
-    rewards: list[float] = []
+    spaces = group.environment.observation_space, group.environment.action_space
+    observation_layout, action_layout = map(Layout.of_space, spaces, ("observations", "actions"))
+    firsts = group.reset(seeds)
+    observations = [[copy.deepcopy(first)] for first in firsts]  # the environment may change it in place
+    actions, rewards, ends = [[] for _ in acts], [[] for _ in acts], [(False, False) for _ in acts]
+    rows = np.arange(len(acts))
 
-    def policy(current: list[Any], previous_rewards: np.ndarray, _: object) -> list[Any]:
-        return [_checked(act(current[0], float(previous_rewards[0]), not actions), environment.action_space)]
+    def policy(current: Sequence[Any], previous: np.ndarray, remaining: np.ndarray | None) -> list[Any]:
+        nonlocal rows
+        rows = rows if remaining is None else rows[remaining]
+        inputs = zip(rows, current, previous, strict=True)
+        return [_checked(acts[i](now, float(reward), not actions[i]), spaces[1]) for i, now, reward in inputs]
 
-    for step in play_together([environment], [observation], policy, max_steps):
-        observations.append(copy.deepcopy(step.observations[0]))
-        actions.append(step.actions[0])
-        rewards.append(step.rewards[0])
-    observation_rows = observation_layout.rows_of(observations, "observation")
-    action_rows = action_layout.rows_of(actions, "action")
-    truncated = bool(step.truncated[0] or not step.over[0])
-    episode = Episode(observation_rows, action_rows, np.array(rewards), bool(step.terminated[0]), truncated, seed)
-    return next(checked_episodes([episode], "the environment"))
+    for step in play_together(group, firsts, policy, max_steps):
+        for i, row in enumerate(step.rows):
+            observations[row].append(copy.deepcopy(step.observations[i]))
+            actions[row].append(step.actions[i])
+            rewards[row].append(step.rewards[i])
+            ends[row] = bool(step.terminated[i]), bool(step.truncated[i] or not step.over[i])
+    episodes = (
+        Episode(
+            observation_layout.rows_of(observations[row], "observation"),
+            action_layout.rows_of(actions[row], "action"),
+            np.array(rewards[row]),
+            *ends[row],
+            seed,
+        )
+        for row, seed in enumerate(seeds)
+    )
+    return list(checked_episodes(episodes, "the environment"))
 
 
 def _checked(action: Any, space: gymnasium.Space[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,8 @@ import torch
 
 from decision_rnn.agent import ActingState
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.playing import play_together, step_limit
-from decision_rnn.environments.registry import episodes_at_once, open_environments
+from decision_rnn.environments.playing import make_group, play_together, step_limit
+from decision_rnn.environments.registry import episodes_at_once
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.metrics import Metric
 from decision_rnn.utils.errors import InputError
@@ -145,11 +145,11 @@ def play_group(
     target, seeds = group
     played, measured = np.zeros(len(seeds), fields), [[metric() for metric in metrics] for _ in seeds]
     played["return_to_go"] = np.nan
-    with open_environments(environment_id, len(seeds)) as environments, torch.random.fork_rng(devices=[]):
-        observations = [env.reset(seed=seed)[0] for env, seed in zip(environments, seeds, strict=True)]
-        policy = GroupPolicy(actor, environments[0], [target] * len(seeds))
+    with closing(make_group(environment_id, len(seeds))) as environments, torch.random.fork_rng(devices=[]):
+        observations, environment = environments.reset(seeds), environments.environment
+        policy = GroupPolicy(actor, environment, [target] * len(seeds))
         torch.default_generator.manual_seed(seeds[0])
-        for step in play_together(environments, observations, policy, step_limit(environments[0], *limits)):
+        for step in play_together(environments, observations, policy, step_limit(environment, *limits)):
             episodes = played[step.rows]
             value = getattr(actor, "return_to_go", None)  # which exported policies do not tell
             if value is not None:

@@ -14,6 +14,7 @@ import gymnasium
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
 from decision_rnn.evaluation.acting import ActingLoop
@@ -59,7 +60,7 @@ def play(
     observation, _ = environment.reset(seed=seed)
     policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
     yield moment
-    for step in play_together([environment], [observation], policy, step_limit(environment, *limits)):
+    for step in play_together(Group([environment]), [observation], policy, step_limit(environment, *limits)):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
 

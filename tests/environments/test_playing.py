@@ -9,6 +9,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 
 from decision_rnn import play_episodes
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, play, play_episode, play_together, step_limit, take
 from decision_rnn.utils.errors import InputError
 
@@ -43,7 +44,7 @@ def test_episodes_together_are_those_played_alone() -> None:
         np.testing.assert_array_equal(states, rows)
         return np.where((rows % 2 == 0) | (np.array(current)[:, 2] > 0), 1, 0)
 
-    for step in play_together(environments, observations, policy):
+    for step in play_together(Group(environments), observations, policy):
         for row, action in zip(step.rows, step.actions, strict=True):
             actions[row].append(int(action))
         rows = step.rows[~step.over]

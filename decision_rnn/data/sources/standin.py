@@ -7,8 +7,9 @@ in D4RL: its high returns are rare, and come from another policy than the rest.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,8 @@ from decision_rnn.data.sources.contract import Source, refuse_path, register_sou
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.playing import play_episode
+from decision_rnn.environments.playing import Act, make_group, play_group
 from decision_rnn.environments.recipe import Recipe
-from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.messages import bar, warn
 
 BEHAVIOR = Path(__file__).parents[1] / "behavior"
@@ -81,22 +81,26 @@ class StandinRecipe(Recipe):
         return {name: BEHAVIOR / f"{name}.safetensors" for name, _ in self.policies if name != UNIFORM}
 
     def player(self) -> Callable[[int], Episode]:
-        environment = make_environment(self.environment_id)
+        play = self.chunk_player()
+        return lambda index: play([index])[0]
+
+    def chunk_player(self) -> Callable[[Sequence[int]], list[Episode]]:
         actors = {name: Actor(file, self.noise) for name, file in self.files().items()}
         shares = np.array([share for _, share in self.policies])
+        groups = cache(partial(make_group, self.environment_id))
 
-        def play(index: int) -> Episode:
+        def begin(index: int) -> tuple[Act, int]:
+            """The policy of an episode and the seed of its reset."""
             generator = np.random.default_rng([self.seed, index])
             name, _ = self.policies[generator.choice(len(shares), p=shares / shares.sum())]
-            seed = int(generator.integers(2**31))
-            size = environment.action_space.shape
+            seed, size = int(generator.integers(2**31)), groups(self.chunk).environment.action_space.shape
+            if name == UNIFORM:
+                return lambda *_: 2 * generator.random(size, np.float32) - 1, seed
+            return lambda observation, *_: actors[name].sample(observation, generator), seed
 
-            def act(observation: np.ndarray, *_: object) -> np.ndarray:
-                if name == UNIFORM:
-                    return 2 * generator.random(size, np.float32) - 1
-                return actors[name].sample(observation, generator)
-
-            return play_episode(environment, act, seed)
+        def play(indices: Sequence[int]) -> list[Episode]:
+            acts, seeds = zip(*map(begin, indices), strict=True)
+            return play_group(groups(len(indices)), acts, seeds)
 
         return play
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.ogbench import ARM
 from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
 from decision_rnn.environments.playing import play_together
@@ -50,8 +51,8 @@ class OGBenchRecipe(Recipe):
         oracle = MazeOracle(self) if self.task.startswith("pointmaze") else ArmOracle(self)
 
         def attempt() -> Episode:
-            states, actions = [oracle.reset()], []
-            for step in play_together([oracle.environment], states, lambda now, *_: [oracle.act(now[0])], self.length):
+            states, actions, group = [oracle.reset()], [], Group([oracle.environment])
+            for step in play_together(group, states, lambda now, *_: [oracle.act(now[0])], self.length):
                 oracle.observe(step.infos[0])
                 states += step.observations
                 actions += step.actions
