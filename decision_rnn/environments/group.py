@@ -17,12 +17,12 @@ class Group:
     def __init__(self, environments: Sequence[gymnasium.Env]) -> None:
         self.environments, self.environment = environments, environments[0]
 
-    def reset(self, seeds: Sequence[int | None]) -> list[Any]:
+    def reset(self, seeds: Sequence[int | None]) -> Any:
         """The first observations of an episode in each environment."""
         return [env.reset(seed=seed)[0] for env, seed in zip(self.environments, seeds, strict=True)]
 
     def step(
-        self, rows: np.ndarray, actions: Sequence[Any]
+        self, rows: np.ndarray, actions: Any
     ) -> tuple[Sequence[Any], np.ndarray, np.ndarray, np.ndarray, Sequence[dict[str, Any]]]:
         """One step of the environments with these numbers: observations, rewards (rows,) float64, whether the episodes
         are terminated and truncated, each (rows,) bool, and infos."""

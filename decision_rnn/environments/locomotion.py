@@ -48,7 +48,7 @@ class Bodies(Group):
         self.time_limit = environment.get_wrapper_attr("_max_episode_steps")
         self.lengths = np.zeros(count, np.int64)
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int | None]) -> np.ndarray:
         """The first observations, (count, entries) float64, as of `environment.reset(seed)` with each of the seeds."""
         settings, scale = self.settings, self.settings._reset_noise_scale
         for data, seed in zip(self.data, seeds, strict=True):
@@ -64,7 +64,7 @@ class Bodies(Group):
         self.lengths[:] = 0
         return self._observations(*self._state(range(len(self.data))))
 
-    def step(self, rows: np.ndarray, actions: np.ndarray) -> tuple[Any, ...]:
+    def step(self, rows: np.ndarray, actions: Any) -> tuple[Any, ...]:
         """One step of some of the bodies.
 
         Args:

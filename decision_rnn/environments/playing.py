@@ -16,6 +16,7 @@ from decision_rnn.environments.registry import make_environment, open_environmen
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 
+Physics = Literal["auto", "gymnasium"]
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment without a time limit."""
 
@@ -47,7 +48,7 @@ class Step(NamedTuple):
         return self.terminated | self.truncated
 
 
-def make_group(environment_id: str | None, count: int, physics: Literal["auto", "gymnasium"] = "auto") -> Group:
+def make_group(environment_id: str | None, count: int, physics: Physics = "auto") -> Group:
     """Environments as by `make_environment`; with the physics `auto`, `locomotion.Bodies` where they act the same."""
     first = make_environment(environment_id)
     if physics == "auto" and type(first.unwrapped).__module__.startswith("gymnasium.envs.mujoco"):
@@ -81,7 +82,7 @@ def play_together(
         if step.over.any():
             remaining = np.flatnonzero(~step.over)
             rows, rewards = rows[remaining], rewards[remaining]
-            current = [current[row] for row in remaining]
+            current = [current[row] for row in remaining.tolist()]
 
 
 def time_limit(environment: gymnasium.Env) -> int | None:
@@ -128,7 +129,8 @@ def play_group(
     observation_layout, action_layout = map(Layout.of_space, spaces, ("observations", "actions"))
     firsts = group.reset(seeds)
     observations = [[copy.deepcopy(first)] for first in firsts]  # the environment may change it in place
-    actions, rewards, ends = [[] for _ in acts], [[] for _ in acts], [(False, False) for _ in acts]
+    actions, rewards = [list[Any]() for _ in acts], [list[float]() for _ in acts]
+    ends = [(False, False) for _ in acts]
     rows = np.arange(len(acts))
 
     def policy(current: Sequence[Any], previous: np.ndarray, remaining: np.ndarray | None) -> list[Any]:

@@ -150,6 +150,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
         step_limits(settings, dataset),
         tuple(metrics.values()),
+        settings.physics,
     )
     seconds = time.perf_counter() - begun
     targets = zip(protocol.target_returns, played, strict=True)

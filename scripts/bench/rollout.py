@@ -2,8 +2,8 @@
 
     python scripts/bench/rollout.py [--agent RUN]
 
-The environments alone take the recorded actions of the same episodes in the same order, on one core. Ratios below 1 say
-by how much an evaluation takes longer: CPU time on one core, wall time with a process on every core.
+Gymnasium's environments alone take the recorded actions of the same episodes in the same order, on one core. Ratios
+below 1 say by how much an evaluation takes longer: CPU time on one core, wall time with a process on every core.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import numpy as np
 from measure import Row, compare, main
 
 from decision_rnn import load_agent
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_together
 from decision_rnn.environments.registry import open_environments
 from decision_rnn.evaluation.actor import EnvironmentActor
@@ -44,7 +45,7 @@ def replay(environment_id: str, groups: list[list[np.ndarray]]) -> np.ndarray:
         remaining = iter(actions)
         with open_environments(environment_id, len(numbers)) as environments:
             firsts = [env.reset(seed=SEED + number)[0] for env, number in zip(environments, numbers, strict=True)]
-            for step in play_together(environments, firsts, lambda *_, remaining=remaining: next(remaining)):
+            for step in play_together(Group(environments), firsts, lambda *_, remaining=remaining: next(remaining)):
                 returns[np.array(numbers)[step.rows]] += step.rewards
     return returns
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -75,9 +76,11 @@ def countdown(monkeypatch: pytest.MonkeyPatch) -> str:
     return "Countdown-v0"
 
 
-def test_rollout_episodes_equal_a_manual_loop() -> None:
+@pytest.mark.parametrize("physics", ["auto", "gymnasium"])
+def test_rollout_episodes_equal_a_manual_loop(physics: Any) -> None:
     targets = [3600.0, 900.0]
-    for target, episodes in zip(targets, rollout(Reflex(), "Hopper-v5", targets, episodes=4, seed=70), strict=True):
+    played = rollout(Reflex(), "Hopper-v5", targets, episodes=4, seed=70, physics=physics)
+    for target, episodes in zip(targets, played, strict=True):
         for number in range(4):
             env = gymnasium.make("Hopper-v5")
             observation, _ = env.reset(seed=70 + number)
