@@ -126,9 +126,7 @@ def film(
                         break
                 ends.append(moment)
 
-    if not has_screen():
-        os.environ.setdefault("MUJOCO_GL", "egl")
-    with one_thread():
+    with _headless_rendering(), one_thread():
         environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
         speed = float(environment.metadata.get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
@@ -170,6 +168,19 @@ def cannot_render(error: Exception) -> InputError:
     """The error for what the environment or a backend raises."""
     remedy = "use --video or --browser, or set MUJOCO_GL to a backend that works here, such as egl or osmesa"
     return InputError(f"cannot render ({type(error).__name__}: {one_line(error, 200)}): {remedy}")
+
+
+@contextlib.contextmanager
+def _headless_rendering() -> Iterator[None]:
+    """MuJoCo renders by EGL inside the block, unless MUJOCO_GL is set or there is a screen."""
+    chosen = has_screen() or "MUJOCO_GL" in os.environ
+    if not chosen:
+        os.environ["MUJOCO_GL"] = "egl"
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ["MUJOCO_GL"]
 
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:
