@@ -145,7 +145,7 @@ def test_closing_the_executor_early_kills_its_runs(tmp_path: Path, monkeypatch: 
 
 def test_run_that_raises_fails_with_its_exception(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.py").write_text(
-        "import decision_rnn.training.train as module\n\nmodule._train = lambda *_: 1 / 0\n"
+        "from decision_rnn.training.trainer import Trainer\n\nTrainer.step = lambda *_: 1 / 0\n"
     )
     monkeypatch.chdir(tmp_path)
     (planned,) = make_plan(small(tmp_path / "runs"), "test").trials()[1]
