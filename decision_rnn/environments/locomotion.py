@@ -24,10 +24,14 @@ VERSION_4 = HOPPERS[0], CHEETAHS[0], WALKERS[0]
 
 
 def is_locomotion(environment: gymnasium.Env) -> bool:
-    """Whether an environment, as `gymnasium.make` returns it, is one that `Bodies` can step in its place."""
+    """Whether an environment is one that `Bodies` can step in its place: as `gymnasium.make` returns it, with one time
+    limit, and without a picture."""
+    limits = 0
     while type(environment) in (TimeLimit, OrderEnforcing):
+        limits += type(environment) is TimeLimit
         environment = environment.env  # type: ignore[attr-defined]
-    return type(environment) in (*HOPPERS, *CHEETAHS, *WALKERS) and environment.render_mode is None
+    body = type(environment) in (*HOPPERS, *CHEETAHS, *WALKERS)
+    return body and limits == 1 and environment.render_mode is None
 
 
 class Bodies(Group):

@@ -50,13 +50,18 @@ class Step(NamedTuple):
 
 def make_group(environment_id: str | None, count: int, physics: Physics = "auto") -> Group:
     """Environments as by `make_environment`; with the physics `auto`, `locomotion.Bodies` where they act the same."""
-    first = make_environment(environment_id)
-    if physics == "auto" and type(first.unwrapped).__module__.startswith("gymnasium.envs.mujoco"):
-        from decision_rnn.environments import locomotion  # imports mujoco, which is slow
+    from decision_rnn.environments.locomotion import Bodies, is_locomotion  # imports mujoco, which is slow
 
-        if locomotion.is_locomotion(first):
-            return locomotion.Bodies(first, count)
-    return Group([first, *(make_environment(environment_id) for _ in range(count - 1))])
+    with contextlib.ExitStack() as stack:  # closes those that were made if one cannot be
+        environments = [stack.enter_context(contextlib.closing(make_environment(environment_id)))]
+        if physics == "auto" and is_locomotion(environments[0]):
+            group: Group = Bodies(environments[0], count)
+        else:
+            for _ in range(count - 1):
+                environments.append(stack.enter_context(contextlib.closing(make_environment(environment_id))))
+            group = Group(environments)
+        stack.pop_all()
+        return group
 
 
 def play_together(
@@ -108,11 +113,11 @@ def step_limit(
 def play_episode(
     environment: gymnasium.Env, act: Act, seed: int | None = None, max_steps: int | None = None
 ) -> Episode:
-    """Play one episode from `reset(seed)`, as `play_group` does."""
-    return play_group(Group([environment]), [act], [seed], max_steps)[0]
+    """Play one episode from `reset(seed)`, as `record_group` does."""
+    return record_group(Group([environment]), [act], [seed], max_steps)[0]
 
 
-def play_group(
+def record_group(
     group: Group, acts: Sequence[Act], seeds: Sequence[int | None], max_steps: int | None = None
 ) -> list[Episode]:
     """Play one episode in each environment, from `reset(seed)`; after `max_steps` steps it is cut: truncated. Nothing

@@ -93,6 +93,8 @@ def evaluate(
     processes = convert(processes, PositiveInt | None, "processes")
     policy: TrainedAgent | EvaluatedPolicy
     if isinstance(agent, str | Path):
+        if Path(agent).suffix == ".onnx":
+            raise InputError(f"{agent} is an exported policy. Pass decision_rnn.deploy.load_policy({str(agent)!r}).")
         path = find_agent(agent)
         policy, folder = load_agent(path), run_of(path)
     elif isinstance(agent, TrainedAgent | EvaluatedPolicy):

@@ -92,7 +92,7 @@ def rollout(
     groups = [(i, group) for i in range(len(target_returns)) for group in numbers]
     tasks = [(float(target_returns[i]), [seed + number for number in group]) for i, group in groups]
     fields = np.dtype([*EPISODE, *((metric.name, np.float64) for metric in metrics)])
-    play = partial(play_group, actor, environment_id, limits, metrics, physics, fields)
+    play = partial(score_group, actor, environment_id, limits, metrics, physics, fields)
     played = np.zeros((len(target_returns), episodes), fields)
     with one_thread(), bar(total=played.size, desc="evaluating", unit="episode") as progress:
         if processes > 1 and len(groups) > 1:
@@ -133,7 +133,7 @@ class GroupPolicy:
 
 
 @one_thread()
-def play_group(
+def score_group(
     actor: ActingLoop[Any],
     environment_id: str,
     limits: tuple[int | None, int | None],

@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from decision_rnn.environments import playing
 from decision_rnn.environments.locomotion import Bodies, is_locomotion
 from decision_rnn.environments.registry import make_environment
 
@@ -41,3 +42,17 @@ def test_only_default_locomotion_environments_are_replaced():
     assert not is_locomotion(make_environment("Swimmer-v5"))
     assert not is_locomotion(make_environment("Hopper-v5", render_mode="rgb_array"))
     assert not is_locomotion(gymnasium.wrappers.ClipAction(make_environment("Hopper-v5")))
+    assert not is_locomotion(gymnasium.wrappers.TimeLimit(make_environment("Hopper-v5"), 200))
+    assert not is_locomotion(make_environment("Hopper-v5").unwrapped)  # has no time limit
+
+
+def test_environments_are_closed_if_one_of_a_group_cannot_be_made(monkeypatch):
+    made = [gymnasium.make("CartPole-v1"), gymnasium.make("CartPole-v1")]
+    closed = []
+    for index, environment in enumerate(made):
+        monkeypatch.setattr(environment, "close", lambda index=index: closed.append(index))
+    remaining = iter(made)
+    monkeypatch.setattr(playing, "make_environment", lambda environment_id: next(remaining))
+    with pytest.raises((RuntimeError, StopIteration)):
+        playing.make_group("CartPole-v1", 3)
+    assert sorted(closed) == [0, 1]

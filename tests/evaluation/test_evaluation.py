@@ -186,6 +186,8 @@ def test_run_without_evaluation_is_evaluated_by_the_default(pendulum: Make, play
         evaluate(unknown)
     with pytest.raises(InputError, match="episodess"):
         evaluate(trained, episodess=3)
+    with pytest.raises(InputError, match="load_policy"):
+        evaluate("policy.onnx")
     with pytest.raises(InputError, match="agent is a DecisionAgent"):
         evaluate(trained.agent)
 

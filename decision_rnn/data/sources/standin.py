@@ -23,7 +23,7 @@ from decision_rnn.data.sources.contract import Source, refuse_path, register_sou
 from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.playing import Act, make_group, play_group
+from decision_rnn.environments.playing import Act, make_group, record_group
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.utils.messages import bar, warn
 
@@ -100,7 +100,7 @@ class StandinRecipe(Recipe):
 
         def play(indices: Sequence[int]) -> list[Episode]:
             acts, seeds = zip(*map(begin, indices), strict=True)
-            return play_group(groups(len(indices)), acts, seeds)
+            return record_group(groups(len(indices)), acts, seeds)
 
         return play
 
