@@ -68,7 +68,7 @@ class Task:
             try:
                 process = self.start(jobs, threads)
             except OSError as error:
-                return f"cannot write {self.folder}: {error.strerror}"
+                return f"cannot write {self.folder}: {one_line(error)}"
             while process.poll() is None:
                 if stop.wait(POLL):
                     process.kill()  # safe: its files are written atomically

@@ -154,18 +154,19 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     with reading(path, "its weights", _remedy(folder)):
         data = path.read_bytes()
         weights = safetensors.torch.load(data)
-        spec = agent_spec(
-            torch.zeros(description.observation_dim),
-            torch.ones(description.observation_dim),
-            description.provenance.action_space,
-            description.provenance.observation_space,
-            observation_index=weights.get("encoder.index"),
-            rtg_limit=weights.get(LIMIT),
-        )
-        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
-        agent.load_state_dict(weights)
         if description.weights_sha256 != hashlib.sha256(data).hexdigest():
             raise ValueError("another hash than in its description")
+    spec = agent_spec(
+        torch.zeros(description.observation_dim),
+        torch.ones(description.observation_dim),
+        description.provenance.action_space,
+        description.provenance.observation_space,
+        observation_index=weights.get("encoder.index"),
+        rtg_limit=weights.get(LIMIT),
+    )
+    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
+    with reading(path, "its weights", _remedy(folder)):
+        agent.load_state_dict(weights)
     return TrainedAgent(agent.eval(), config, description.provenance, description.step, description.seconds)
 
 

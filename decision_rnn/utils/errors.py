@@ -25,7 +25,7 @@ def writing(path: object) -> Iterator[None]:
         yield
     except OSError as error:
         kind = EnvironmentFailure if error.errno in FULL else InputError
-        raise kind(f"cannot write {path}: {error.strerror}") from None
+        raise kind(f"cannot write {path}: {one_line(error)}") from None
 
 
 @contextlib.contextmanager
@@ -36,16 +36,19 @@ def importing(subject: object, extra: str) -> Iterator[None]:
     """
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'") from None
 
 
 @contextlib.contextmanager
 def reading(subject: object, kind: str, remedy: str = "Name another, or fetch it again.") -> Iterator[None]:
-    """InputError, naming the file that is read, in place of errors of any type inside the block: readers raise many."""
+    """InputError, naming the file that is read, in place of errors of other types inside the block: readers raise many.
+
+    A MemoryError passes: it says nothing about the file.
+    """
     try:
         yield
-    except (InputError, EnvironmentFailure):
+    except (InputError, EnvironmentFailure, MemoryError):
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {one_line(error)}"

@@ -51,6 +51,6 @@ def check_plugins(names: Iterable[str], where: str) -> None:
 
 
 def plugin_hashes(names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each plugin's file, by module name; plugins that are not imported or have no file are left out."""
-    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
-    return {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in files.items() if file}
+    """SHA-256 of each plugin's file, by module name, without plugins that are not imported or whose file is gone."""
+    files = {name: Path(getattr(sys.modules.get(name), "__file__", None) or "") for name in names}
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -144,6 +145,31 @@ def test_description_with_another_key_or_type_is_named(
         load_agent(path.parent)
 
 
+def test_error_of_a_plugin_or_of_memory_blames_no_file(
+    registries: None, store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which advises to delete it."""
+    register_backbone(TiedConfig)(Tied)
+    make(store, 1, run=run, backbone="tied")
+
+    def fail(self: Tied, config: TiedConfig) -> None:
+        raise TypeError("a fault of the plugin")
+
+    with monkeypatch.context() as patch, pytest.raises(TypeError, match="a fault of the plugin"):
+        patch.setattr(Tied, "__init__", fail)
+        load_agent(run)
+    with pytest.raises(MemoryError):
+        monkeypatch.setattr("safetensors.torch.load", Mock(side_effect=MemoryError))
+        load_agent(run)
+
+
+def test_weights_of_another_shape_name_the_file(store: EpisodeStore, run: Path) -> None:
+    make(store, 1, run=run)
+    describe(last_checkpoint(run), backbone={"name": "mingru", "width": 8})
+    with pytest.raises(InputError, match=r"weights\.safetensors"):
+        load_agent(run)
+
+
 def test_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run folder"):
         last_checkpoint(tmp_path)
@@ -198,6 +224,8 @@ def test_changed_plugin_and_dataset_are_noticed(
     assert changes_since(run, replace(data, fingerprint="0")) == [data.name, "hostile"]
     load_agent(folder)
     assert "hostile" in capsys.readouterr().err
+    Path("hostile.py").unlink()  # the run goes on, without a hash
+    assert load_agent(save_checkpoint(run, replace(trained, config=config, step=3), {})).step == 3
 
 
 @pytest.mark.parametrize("keys", [{"objective": {"name": "hostile.Loss"}}, {"plugins": 5}, {"plugins": "hostile"}])

@@ -1,11 +1,12 @@
 """Errors and the exit codes of the command line."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
 from decision_rnn.cli.main import main
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.utils.errors import EnvironmentFailure, InputError, importing, writing
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,23 @@ def test_command_line_exits_with_the_code_of_the_error(
     printed = capsys.readouterr().err
     assert printed.startswith("decision-rnn: ")
     assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "name"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "layers.py"), InputError, "layers.py"),
+        (OSError("the disk is gone"), InputError, "the disk is gone"),
+        (OSError(errno.ENOSPC, "No space left on device"), EnvironmentFailure, "No space"),
+    ],
+)
+def test_error_in_writing_names_the_file_and_its_cause(error: OSError, kind: type[Exception], name: str) -> None:
+    with pytest.raises(kind, match=f"runs/a.*{name}"), writing(Path("runs/a")):
+        raise error
+
+
+def test_only_a_missing_package_is_to_be_installed() -> None:
+    with pytest.raises(InputError, match=r"a video.*no_such_package.*\[video\]"), importing("a video", "video"):
+        import no_such_package  # noqa: F401
+    with pytest.raises(ImportError, match="libavcodec"), importing("a video", "video"):
+        raise ImportError("libavcodec.so: cannot open shared object file", name="av._core")
