@@ -322,7 +322,10 @@ def open_or_make(
 def _current(
     path: Path, is_current: Callable[[dict[str, Any]], bool], log: Callable[[str], object] = str
 ) -> EpisodeStore | None:
-    """The store in `path` if it is there, whole and current; otherwise `log` is called with why it is made again."""
+    """The store in `path` if it is there, whole and current; otherwise `log` is called with why it is made again.
+
+    Raises InputError if it cannot be opened for now, such as for lack of permission.
+    """
     if path.exists():
         try:
             store = EpisodeStore.open(path)
@@ -331,5 +334,8 @@ def _current(
                     return store
             log(f"{path} was made from something else, or by another recipe; making it again")
         except InputError as error:
+            cause = error.__context__
+            if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+                raise  # it may be whole: such as too many open files, or no permission
             log(f"{error}; making it again")
     return None

@@ -1,9 +1,11 @@
 """EpisodeStore: its table, statistics, selections, and the checks of its files."""
 
+import errno
 import json
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from decision_rnn.data import stream, writing
 from decision_rnn.data.cache import sha256_of
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.store import EpisodeStore, complete_episodes, top_episodes
+from decision_rnn.data.store import EpisodeStore, complete_episodes, open_or_make, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
@@ -100,6 +102,30 @@ def test_open_detects_damaged_files(store: EpisodeStore, monkeypatch: pytest.Mon
         (store.path / "manifest.json").write_text(text)
         with pytest.raises(InputError, match=r"manifest\.json"):
             EpisodeStore.open(store.path)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "files"), PermissionError(errno.EACCES, "a"), MemoryError()])
+def test_cached_store_that_cannot_be_opened_now_is_kept(
+    folders: Path, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    made = open_or_make("toy", lambda source: True, lambda path: written(path, episodes))
+    make = Mock(side_effect=AssertionError)
+    for reader in ("numpy.load", "pathlib.Path.read_bytes"):
+        with monkeypatch.context() as patch, pytest.raises((InputError, type(error))):
+            patch.setattr(reader, Mock(side_effect=error))
+            open_or_make("toy", lambda source: True, make)
+    assert_equal(open_or_make("toy", lambda source: True, make), made)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "steps.npy"])
+@pytest.mark.parametrize("content", [b"", None], ids=["empty", "missing"])
+def test_damaged_cached_store_is_made_again(
+    folders: Path, episodes: list[Episode], name: str, content: bytes | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = open_or_make("toy", lambda source: True, lambda path: written(path, episodes)).path / name
+    file.unlink() if content is None else file.write_bytes(content)
+    assert_equal(open_or_make("toy", lambda source: True, lambda path: written(path, episodes)), episodes)
+    assert name in capfd.readouterr().err
 
 
 def test_forged_store_raises_and_no_pickle_is_loaded(folders: Path, episodes: list[Episode]) -> None:
