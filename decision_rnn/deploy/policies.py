@@ -74,4 +74,4 @@ def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunC
             if section == "condition":
                 kind.takes_target = conditioned
             unknown[section] = kind(**values)
-    return replace(from_dict(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)
+    return replace(from_dict(known | unknown, source), plugins=tuple(saved.get("plugins", ())))

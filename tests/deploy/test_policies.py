@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import ModuleType
+from typing import Any
 
 import pytest
 from guide import example
@@ -45,6 +46,19 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             registry.pop(name)
 
     return forget
+
+
+@pytest.mark.parametrize(("p_randomgoal", "conditioning"), [(0.3, None), (0, "token")])
+def test_policy_of_a_plugin_may_have_goals_in_hindsight(
+    own: TrainedAgent, forget: Callable[[], None], p_randomgoal: float, conditioning: Any, tmp_path: Path
+) -> None:
+    """Which the default condition for such goals would not allow."""
+    training = replace(own.config.training, goal_relabeling="hindsight", p_randomgoal=p_randomgoal)
+    config = replace(own.config, training=training, agent=replace(own.config.agent, conditioning=conditioning))
+    export_onnx(replace(own, config=config), tmp_path / "policy.onnx")
+    forget()
+    loaded = load_policy(tmp_path / "policy.onnx").config
+    assert (loaded.condition.name, loaded.training, loaded.agent) == ("reward_rate", config.training, config.agent)
 
 
 @pytest.mark.usefixtures("no_screen")
