@@ -165,6 +165,12 @@ def test_check_mixer_passes_an_instance_and_leaves_it_unchanged():
         assert part.dtype == before[name].dtype
 
 
+def test_check_mixer_passes_one_channel_and_draws_nothing():
+    before = torch.get_rng_state()
+    assert check_mixer("mingru", width=1) == {}
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConfiguredConfig(BackboneConfig):
     name: str = "configured"
