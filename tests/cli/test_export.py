@@ -69,7 +69,7 @@ def test_invalid_arguments_or_a_missing_package_stop_before_any_work(
         assert name in done.stderr
 
     monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))
-    monkeypatch.setattr(rollout, "play_group", lambda *_, **__: pytest.fail("an episode was played"))
+    monkeypatch.setattr(rollout, "score_group", lambda *_, **__: pytest.fail("an episode was played"))
     before = contents()
     assert_refused("export nowhere", "nowhere")
     assert_refused("export run --output run/config.yaml/policy.onnx", "Not a directory")
