@@ -21,7 +21,8 @@ Agents
     read_comparison              a comparison from its folder
 
 Extensions, each a class in a module of your own
-    register_backbone            a layer: `SequenceMixer` and its options, `BackboneConfig`; see `testing.check_mixer`
+    register_backbone            a layer: `SequenceMixer` and its options, `BackboneConfig`;
+                                 see `backbones.testing.check_mixer`
     register_condition           what an agent is conditioned on: `Condition`, `ConditionConfig`
     register_objective           a head and its loss: `Objective`, `ObjectiveConfig`
     register_metric              what is measured in an episode: `Metric`

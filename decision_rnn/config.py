@@ -122,7 +122,7 @@ class EvaluationConfig:
     """How the agent is evaluated.
 
     Attributes:
-        episodes: Episodes per target return; 0 for no evaluation after training.
+        episodes: Episodes per target return; in training, 0 for no evaluation.
         target_returns: Target returns, or `auto` for as much as the condition's limit lets the agent see at every step.
             Default: `auto` and the dataset's own targets inside the data, or, without a limit, the dataset's own
             targets and the best return in the data.

@@ -28,8 +28,9 @@ ACTIONS = {
 def add_arguments(parser: CommandParser) -> None:
     subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=CommandParser)
     actions = {name: subparsers.add_parser(name, help=text, description=text) for name, text in ACTIONS.items()}
-    for name in ("info", "make", "verify", "export", "merge", "remove"):
+    for name in ("info", "make", "verify", "export", "remove"):
         actions[name].add_argument("dataset", help="the dataset's name, such as standin/hopper-medium or local/mine")
+    actions["merge"].add_argument("dataset", help="the name of the new dataset, local/NAME")
     for name in ("info", "make", "verify", "export"):
         actions[name].add_settings(open_dataset, "path", "partial")
     actions["info"].add_argument("--plot", type=Path, help="also draw the returns into this PNG file")

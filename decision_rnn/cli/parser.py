@@ -19,6 +19,11 @@ from decision_rnn.utils.plugins import import_plugins
 
 RUN_KEYS = {field.name for field in fields(config.RunConfig)} - {"plugins"}
 MATCH_HELP = "In place of a width: find the one that gives the backbone about this many parameters, such as 600k."
+RUN_FILE = "a YAML file of options of a run, as in a run's config.yaml; the command line overrides it"
+COMPARISON_FILE = (
+    "a YAML file of the options of runs and of `datasets`, `variants`, `backbones`, `controls` and `seeds`; "
+    "the command line overrides it"
+)
 SETTING = "setting "
 """Prefix of the attributes of a namespace that are passed on to a function."""
 
@@ -67,8 +72,9 @@ class CommandParser(argparse.ArgumentParser):
         general.add_argument("--quiet", action="store_true", help="print only results and errors")  # read by main.py
         action = "store_true" if takes_run else "help"  # with a run's options, once the backbone and plugins are known
         general.add_argument("-h", "--help", action=action, help="print this help")
+        self.compares = prog.endswith(" compare")
         if takes_run:
-            text = "a YAML file of options of a run, as in a run's config.yaml; the command line overrides it"
+            text = COMPARISON_FILE if self.compares else RUN_FILE
             self.add_argument("--config", type=Path, metavar="FILE", help=text)
             self.usage = "%(prog)s [dataset] [--config FILE] [options] [--SECTION.KEY VALUE ...]"
             self.epilog = "Other backbones, conditions and objectives have other options: add `--backbone NAME --help`."
@@ -150,6 +156,9 @@ class CommandParser(argparse.ArgumentParser):
                     names = ", ".join(config.CHOICES[section].names())
                     text = f"{options_of(config.RunConfig)[section].help} One of {names}."
                     key, option = section, replace(option, help=text, default=options[key])
+                    if section == "backbone" and self.compares:
+                        text = "Not in `compare`: use --backbones. `--backbone NAME --help` lists a backbone's options."
+                        option = replace(option, help=text, default=None)
                 elif not section and name in (*config.SECTIONS, "dataset", "plugins"):
                     continue
                 group.add_argument(f"--{key}", metavar=name.upper(), help=help_text(option))

@@ -86,8 +86,15 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
 
 
 def write_page(path: Path, output: Path | None = None) -> Path:
-    """Write the page of the comparison at `path`, its folder or its comparison.json, to `output`, or report.html there;
-    returns the file. Raises InputError if there is no comparison, or the file cannot be written."""
+    """Write a comparison as one HTML page; returns its file.
+
+    Args:
+        path: The comparison's folder or its comparison.json.
+        output: The file to write; report.html in the comparison's folder if left out.
+
+    Raises:
+        InputError: If there is no comparison, or the file cannot be written.
+    """
     comparison = read_comparison(path)
     output = output or (path if path.is_dir() else path.parent) / "report.html"
     check_destination(output)

@@ -1,4 +1,5 @@
-"""Deployment: export of agents to ONNX, and a runtime that needs only numpy, onnxruntime and lazy_loader.
+"""Deployment: export of agents to ONNX, and a runtime that needs only numpy, onnxruntime and lazy_loader
+(`Policy`; `export_onnx` and `load_policy` need torch).
 
 Importing this package imports neither torch nor onnxruntime.
 """
