@@ -353,8 +353,8 @@ def complete(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
-    """The dataclass of every section, with the backbone, condition and objective that dotted keys choose; that of the
-    run itself as ""."""
+    """The dataclass of every section, with the backbone, condition and objective that dotted keys choose. The
+    key "" has `RunConfig`."""
     options = DEFAULTS | complete(options)
     classes: dict[str, Any] = {field.name: field.type for field in fields(RunConfig) if field.name in SECTIONS}
     for section, registry in CHOICES.items():

@@ -70,7 +70,7 @@ class H3(Layer):
         return self.diagonal.recurrent_parameters()
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:
-        """That of the diagonal state space, at most 1e-3."""
+        """The learning rate of the diagonal state space, at most 1e-3."""
         return self.diagonal.recurrent_learning_rate(learning_rate)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:

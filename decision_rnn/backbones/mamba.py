@@ -130,7 +130,7 @@ def selective_scan(
 def stored_scan(
     dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same by the linear recurrence over all states, (batch, time, inner * state_size)."""
+    """`selective_scan` by the linear recurrence over all states, (batch, time, inner * state_size)."""
     decay, drive = torch.exp(dt.unsqueeze(-1) * a), u.unsqueeze(-1) * b.unsqueeze(-2)
     h = linear_recurrence(decay.flatten(2), drive.flatten(2), initial.flatten(1), reset).unflatten(2, a.shape)
     return (h * c.unsqueeze(-2)).sum(-1), h[:, -1].clone()

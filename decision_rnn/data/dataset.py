@@ -195,7 +195,7 @@ def import_log(
         name: The name of the new dataset: `local/` and a word.
         observations: The columns of an observation, as `x,y` or a list; a name may be a pattern such as `obs_*`, and a
             parquet column may have a list of numbers in each row.
-        actions: Those of an action.
+        actions: The columns of an action.
         reward: The column of the rewards; if left out, they are 0: train with the condition `none`.
         episode: The column of what tells episodes apart, numbers or text; its rows need not be side by side. If left
             out, a log is one episode, or several if flags end them.

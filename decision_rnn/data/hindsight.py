@@ -18,8 +18,8 @@ class GoalEntries(NamedTuple):
     """Which entries of an observation's row hold goals.
 
     Attributes:
-        achieved: Those of `achieved_goal`.
-        desired: Those of `desired_goal`, as many.
+        achieved: The entries of `achieved_goal`.
+        desired: The entries of `desired_goal`, as many.
     """
 
     achieved: slice
@@ -27,7 +27,7 @@ class GoalEntries(NamedTuple):
 
     @classmethod
     def of_space(cls, space: gymnasium.Space | None, dataset: str) -> "GoalEntries":
-        """Of an observation space; InputError, naming the dataset, if there are none."""
+        """The entries of goals in an observation space; InputError, naming the dataset, if there are none."""
         layout = Layout.of_space(space, "observations")
         columns = {part.path: entries for part, entries in zip(layout.parts, layout.columns, strict=True)}
         achieved, desired = columns.get((ACHIEVED,)), columns.get((DESIRED,))
@@ -75,8 +75,8 @@ class HindsightGoals:
         steps, final = store.observations[:, entries.achieved], store.final_observations[:, entries.achieved]
         self.achieved = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
         self.goal = torch.full((2, batch_size), -1)
-        """Until when each row's goal holds, and the goal, as indices of observations, (2, batch); until one that is
-        past for none."""
+        """(2, batch), for each row: the observation at which its goal expires, and the observation whose achieved goal
+        it is, both as indices into `achieved`. A row without a goal has -1."""
 
     def draw(self, start: Tensor, is_first: Tensor, continues: Tensor | None, context: int) -> tuple[Tensor, Tensor]:
         """Draw the goals of segments.

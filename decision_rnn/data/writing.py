@@ -37,8 +37,8 @@ def _write_header(file: IO[bytes], dtype: type, shape: tuple[int, ...]) -> None:
 
 
 def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
-    """Write the arrays of a store into an empty folder; the episodes have finite numbers and the same sizes, which are
-    returned: those of an observation and an action."""
+    """Write the arrays of a store into an empty folder; the episodes have finite numbers and the same sizes. Returns
+    the sizes of an observation and of an action."""
     lengths, returns, finals, ends = list[int](), list[float](), list[np.ndarray](), list[tuple[bool, bool]]()
     with (folder / TABLE).open("wb") as table, (folder / REWARDS).open("wb") as rewards:
         for episode in episodes:

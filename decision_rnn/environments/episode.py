@@ -55,8 +55,8 @@ def checked_episodes(
         episodes: `Episode`, or objects with the same attributes; Minari's have `terminations` and `truncations` of
             every step.
         name: What they are called in messages.
-        layouts: Those of observations and actions, whose values become rows; None for vectors of the first episode's
-            size.
+        layouts: The layouts of observations and actions, whose values become rows; None for vectors of the first
+            episode's size.
         missing: What is done with episodes in which numbers are missing.
         notes: Extended after the last episode by a sentence on how many were dropped or cut.
 

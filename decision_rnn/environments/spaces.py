@@ -15,7 +15,7 @@ from decision_rnn.environments.layouts import TEXT, Layout
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 """The spaces of an observation and of an action."""
 OptionalSpaces = Sequence[gymnasium.Space[Any] | None]
-"""The same two, None for one that is not known."""
+"""The spaces of an observation and of an action; None for a space that is not known."""
 KINDS = ("observation", "action")
 UNIT = 1.01
 """Actions up to here, of an unknown space, are taken to be within [-1, 1]: some data exceed 1 by rounding."""
@@ -32,8 +32,8 @@ def read_spaces(described: Mapping[str, str]) -> Spaces:
 
 
 def read_space(described: dict[str, Any]) -> gymnasium.Space[Any]:
-    """The space that Minari's JSON describes; the entries of a Dict keep the order in which they are written there,
-    which is that of the columns of rows: Gymnasium sorts the keys of a plain dictionary."""
+    """The space that Minari's JSON describes. The entries of a Dict keep the order in which the JSON lists them, since
+    the columns of rows have that order: Gymnasium sorts the keys of a plain dictionary."""
     if described["type"] == "Dict":
         return Dict(OrderedDict((key, read_space(entry)) for key, entry in described["subspaces"].items()))
     if described["type"] == "Tuple":
@@ -64,8 +64,8 @@ def layouts_of(spaces: OptionalSpaces, where: str) -> tuple[Layout | None, Layou
 
 def bounded_spaces(spaces: OptionalSpaces, observation_dim: int, low: np.ndarray, high: np.ndarray) -> Spaces:
     """Spaces of both kinds, with finite bounds for every action: entries without bounds in the space, or all if it is
-    None, have the range of the data, `low` to `high` (A,); those that change have [-1, 1] if all actions of an unknown
-    space are within it."""
+    None, have the range of the data, `low` to `high` (A,). If all actions of an unknown space are within [-1, 1], its
+    entries that are not constant have these bounds."""
     observations, actions = spaces
     if observations is None or Layout.of_space(observations, "observations").flat:
         observations = Box(-np.inf, np.inf, (observation_dim,))

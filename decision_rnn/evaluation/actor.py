@@ -1,4 +1,4 @@
-"""An agent in a loop, that of a rollout or your own: one environment or many, NumPy in and out, resets at any time."""
+"""An agent in a loop, a rollout's or your own: one environment or many, NumPy in and out, resets at any time."""
 
 import copy
 import sys

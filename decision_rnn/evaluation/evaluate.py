@@ -243,8 +243,8 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
 
 
 def step_limits(settings: EvaluationConfig, data: DatasetSpec) -> tuple[int | None, int | None]:
-    """The largest number of steps of an episode and that of the longest in the data, which is that of the data's
-    environment alone."""
+    """The largest number of steps of an episode, and the number of steps of the longest episode in the data; the latter
+    is None if agents play in another environment than the data's."""
     return settings.max_episode_steps, data.longest_episode if settings.environment_id is None else None
 
 

@@ -77,7 +77,8 @@ def rollout(
         actor: The agent; it is pickled where there is more than one process.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
-        limits: The largest number of steps of an episode, and that of the longest in the data, as for `step_limit`.
+        limits: The largest number of steps of an episode, and the number of steps of the longest episode in the data,
+            as for `step_limit`.
         metrics: What else is measured in every episode.
         physics: How environments are stepped, as for `make_group`.
 

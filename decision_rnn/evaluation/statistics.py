@@ -75,9 +75,9 @@ def success_episodes(per_episode: Sequence[Scores]) -> int | None:
 def standard_error(scores: np.ndarray, episodes: int | None = None) -> float:
     """Standard error of the mean over seeds; 0 for scores that differ by rounding alone.
 
-    That of success rates, of which `episodes` says the number of episodes per seed, is at least that of binomial noise
-    in the episodes, with the estimate of Agresti and Coull ("Approximate Is Better than 'Exact' for Interval Estimation
-    of Binomial Proportions", 1998), which is positive also where every episode succeeds.
+    For success rates, `episodes` is the number of episodes per seed. Their standard error is at least the one that
+    binomial noise in the episodes causes, with the estimate of Agresti and Coull ("Approximate Is Better than 'Exact'
+    for Interval Estimation of Binomial Proportions", 1998), which is positive also where every episode succeeds.
     """
     error = float(stats.sem(scores)) if np.ptp(scores) > 1e-9 * np.abs(scores).max() else 0.0
     if episodes is None:

@@ -22,9 +22,10 @@ ROUNDING = 1e-6
 
 
 def paper_returns(settings: EvaluationConfig, data: DatasetSpec, configs: Sequence[RunConfig]) -> tuple[float, ...]:
-    """The target returns that the user named, or else those of the dataset's spec, which are the paper's; if all these
-    agents see a limited return-to-go, `AUTO` in place of those beyond the data, and alone where none is conditioned on
-    returns. One that rounding alone tells from the data's best is that.
+    """The target returns that the user named, or else the paper's, which the dataset's spec holds. If all these agents
+    see a limited return-to-go, `AUTO` replaces the paper's targets beyond the data; if no agent is conditioned on
+    returns, `AUTO` is the only target. A target that differs from the data's best return by rounding alone becomes the
+    best return.
 
     Raises:
         InputError: If the user named `AUTO`, and nothing limits what one of the agents sees.
@@ -43,11 +44,12 @@ def paper_returns(settings: EvaluationConfig, data: DatasetSpec, configs: Sequen
 
 
 def evaluated_returns(settings: EvaluationConfig, data: DatasetSpec, config: RunConfig) -> tuple[float, ...]:
-    """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
-    data's best; of an agent that sees a limited return-to-go, `AUTO` and those of the paper's that are inside the data.
+    """The target returns of an evaluation, without duplicates: the targets that the user named, or else the paper's and
+    the data's best return; for an agent that sees a limited return-to-go, `AUTO` and the paper's targets inside the
+    data.
 
-    The paper's targets may exceed every return in the data, and then their scores measure extrapolation: that at the
-    data's best shows how much of the score is due to the target. With a limit both are seen as it, as is `AUTO`.
+    The paper's targets may exceed every return in the data, and then their scores measure extrapolation: the score at
+    the data's best return shows how much of it is due to the target. An agent with a limit sees the limit for either.
     """
     targets = paper_returns(settings, data, [config])
     complete = settings.target_returns or config.condition_options.limited

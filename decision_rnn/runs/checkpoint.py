@@ -58,7 +58,7 @@ class TrainedAgent:
 
     @property
     def backbone_parameters(self) -> int:
-        """That of its backbone."""
+        """The number of trainable parameters of the backbone."""
         return count_parameters(self.agent.backbone)
 
 

@@ -109,7 +109,7 @@ def cache_episodes(
 
 
 def _with_known(spaces: OptionalSpaces, environment_id: str | None, settings: dict[str, Any] | None) -> OptionalSpaces:
-    """The spaces, those of the registered environment in place of those that are not given."""
+    """The spaces; in place of a space that is None, the registered environment's."""
     known = known_spaces(environment_id, settings) if None in spaces else None
     return [space or other for space, other in zip(spaces, known or (None, None), strict=True)]
 
