@@ -76,8 +76,6 @@ class TrainingLoop:
             further = f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
             saved.provenance.check_contents(store, folder, further)
             self.restore(saved)
-        if rank() == 0:
-            write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
 
         if resume:
             done = self.trainer.steps == config.training.steps
@@ -88,6 +86,8 @@ class TrainingLoop:
         for line in describe_start(config, store, initial) if saved is None else ():
             tell(line)
         warn_of_run(config, self.spec, episodes)
+        if rank() == 0:
+            write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
         self.log = MetricsLog(folder, self.trainer.steps, 0.0 if saved is None else saved.seconds)
 
     def restore(self, saved: TrainedAgent) -> None:
