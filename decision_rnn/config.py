@@ -250,8 +250,16 @@ class RunConfig:
 
     @property
     def training_options(self) -> TrainingConfig:
-        """The training options with an optimizer, or its default with this condition."""
-        return replace(self.training, optimizer=self.training.optimizer or self._defaults["training.optimizer"])
+        """The training options, with the defaults that depend on other options in place of None; the recurrent rate's,
+        the backbone's own, stays None."""
+        training = replace(self.training, optimizer=self.training.optimizer or self._defaults["training.optimizer"])
+        return replace(
+            training,
+            learning_rate=training.peak_learning_rate,
+            warmup_steps=training.warmup,
+            tbptt_segments=self.tbptt_segments,
+            goal_discount=self.goal_discount,
+        )
 
     @property
     def tbptt_segments(self) -> int:
@@ -262,6 +270,12 @@ class RunConfig:
     def goal_discount(self) -> float:
         """How far ahead goals in hindsight lie, 0.99 for time-to-goal agents and otherwise 1 if nothing is set."""
         return self.training.goal_discount or (0.99 if self.time_to_goal else 1.0)
+
+    @property
+    def resolved(self) -> "RunConfig":
+        """The same run with the condition, the objective and the training options that it leaves open filled in."""
+        condition, objective = self.condition_options, self.objective_options
+        return replace(self, condition=condition, objective=objective, training=self.training_options)
 
     @property
     def _condition_class(self) -> Any:

@@ -88,7 +88,7 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
-    """The configuration with which a run is resumed: `config`, with the dataset's name as the run has it.
+    """The configuration with which a run is resumed: the run's own, with the keys of `config` that may change.
 
     How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
     with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
@@ -100,28 +100,31 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
         remedy: What to do if anything else differs, for messages; if left out, what `train` offers.
 
     Raises:
-        InputError: If anything else differs.
+        InputError: If anything else differs, defaults included that either configuration leaves open.
     """
-    started = read_config(run)
-    if full_name(config.dataset) == full_name(started.dataset):
-        config = replace(config, dataset=started.dataset)
-    training = config.training
-    if training.warmup_steps is None and training.steps != started.training.steps:  # on which its default depends
-        config = replace(config, training=replace(training, warmup_steps=started.training.warmup))
-    before, now = flatten(to_dict(started)), flatten(to_dict(config))
-    before["training.warmup_steps"], now["training.warmup_steps"] = started.training.warmup, config.training.warmup
-    changed = {key for key, value in now.items() if value != before.get(key) and not key.startswith("evaluation.")}
+    started, training = read_config(run), config.training
+    saved, new = flatten(to_dict(started)), flatten(to_dict(config))
+    changes = {key: value for key, value in new.items() if key in MAY_CHANGE or key.startswith("evaluation.")}
     longer = training.steps > started.training.steps
     if longer and training.schedule == "constant":
-        changed.discard("training.steps")
-    for key in sorted(changed - MAY_CHANGE):
+        changes |= {"training.steps": training.steps, "training.warmup_steps": started.training.warmup}
+        if training.warmup_steps is None:  # its default depends on the steps
+            config = replace(config, training=replace(training, warmup_steps=started.training.warmup))
+    resumed = from_dict(saved | changes, str(run))
+    before, now = flatten(to_dict(resumed.resolved)), flatten(to_dict(config.resolved))
+    if full_name(config.dataset) == full_name(started.dataset):
+        now["dataset"] = before["dataset"]
+    differing = {key for key in before | now if before.get(key) != now.get(key)}
+    # A key that is written differently comes before those whose defaults depend on it, a name before its options.
+    order = {key: (saved.get(key) == new.get(key), not key.endswith(".name"), key) for key in differing}
+    for key in sorted(differing, key=order.__getitem__):
         offer = f"resume it with {typed('--config', run / 'config.yaml')}, or use another --output"
         if key == "training.steps" and longer:
             weights = typed("--init_from", run)
             offer = "its learning rate falls to zero there. Start another run from its weights, "
             offer += f"{weights}, or train with training.schedule constant"
-        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {now[key]!r}: {remedy or offer}")
-    return config
+        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {now.get(key)!r}: {remedy or offer}")
+    return resumed
 
 
 class MetricsLog:

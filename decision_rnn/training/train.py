@@ -139,8 +139,7 @@ def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
     name = convert(keys.get("init_from"), str | None, "init_from")
     if name is None:
         return dict(keys)
-    config = load_agent(name).config
-    saved = flatten(to_dict(replace(config, condition=config.condition_options, objective=config.objective_options)))
+    saved = flatten(to_dict(load_agent(name).config.resolved))
     sections = (*CHOICES, "observation", "agent")
     architecture = {key: value for key, value in saved.items() if key.partition(".")[0] in sections}
     for key in (f"{section}.name" for section in CHOICES):

@@ -127,6 +127,13 @@ def test_other_held_out_episodes_are_measured_without_training_anew(comparing: C
     assert len({before.held_out_loss, after.held_out_loss, others.held_out_loss}) == 3
 
 
+def test_held_out_losses_of_other_configurations_are_refused(comparing: Compare) -> None:
+    comparing(**WHOLE, condition="none")
+    with pytest.raises(InputError, match=r"narrow-seed0.*condition\.name 'none'"):
+        comparing(executor := Inline(), **WHOLE)
+    assert executor.started == []
+
+
 def test_variants_of_different_objectives_are_compared_by_squared_error(comparing: Compare, tmp_path: Path) -> None:
     """One held-out episode: all segments are it, in the runs' own metrics too. That none is played may be said."""
     write_store("local/one", pendulum_episodes(1)[:1])

@@ -188,6 +188,19 @@ def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare
         comparing()
 
 
+def test_runs_count_as_done_by_what_they_are_not_how_written(
+    mine: Path, comparing: Compare, executor: Inline, run: Path
+) -> None:
+    (first,) = comparing(condition="none", checkpoint_episodes=1).trials
+    config = (run / "config.yaml").read_bytes()
+    with pytest.raises(InputError, match=r"narrow-seed0.*condition\.name 'none'"):
+        comparing(executor, checkpoint_episodes=1)
+    explicit = {"condition": "none", "objective": "mse", "training.optimizer": "adamw"}
+    assert comparing(executor, **explicit, checkpoint_episodes=1).trials == (first,)
+    assert executor.started == []
+    assert (run / "config.yaml").read_bytes() == config
+
+
 def test_named_seeds_of_two_machines_are_joined(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     """The folder with all runs is the comparison of all seeds."""
     named = [comparing(seeds=[seed], output=tmp_path / f"machine{seed}") for seed in (5, 3)]

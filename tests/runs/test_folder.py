@@ -1,6 +1,7 @@
 """A run's folder: one process at a time, kills at the worst moments, and full disks."""
 
 import json
+import re
 import resource
 import shutil
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.runs.checkpoint import last_checkpoint
-from decision_rnn.runs.folder import MetricsLog, read_metrics
+from decision_rnn.runs.folder import MetricsLog, check_resumed_run, read_metrics, write_config
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
 
@@ -90,6 +92,46 @@ def disk_of(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("started", "resumed", "named"),
+    [
+        ("--condition none", "", "condition.name 'none', not 'return_to_go'"),
+        ("", "--condition none", "condition.name 'return_to_go', not 'none'"),
+        ("--condition.rtg_quantile 0.5", "", "condition.rtg_quantile 0.5, not 0.8"),
+        ("--objective gmm", "", "objective.name 'gmm', not 'mse'"),
+        ("--training.warmup_steps 1", "", "training.warmup_steps 1, not 3"),
+        ("--training.tbptt_segments 3", "", "training.tbptt_segments 3, not 50"),
+        ("", "--training.optimizer muon", "training.optimizer 'adamw', not 'muon'"),
+        ("", "--training.goal_relabeling hindsight", "training.goal_relabeling 'none', not 'hindsight'"),
+        ("--backbone mlp", "--backbone mingru", "backbone.name 'mlp', not 'mingru'"),
+        ("", "--training.steps 2", "training.steps 12, not 2"),
+    ],
+)
+def test_run_resumed_with_another_value_is_refused(tmp_path: Path, started: str, resumed: str, named: str) -> None:
+    """Even where one of them leaves the value open, and even if the key is in one of them alone."""
+    write_config(configure(*started.split()), tmp_path)
+    with pytest.raises(InputError, match=re.escape(named)):
+        check_resumed_run(configure(*resumed.split()), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        *("--condition return_to_go", "--condition.rtg_quantile 0.8", "--objective mse", "--training.optimizer adamw"),
+        *("--training.learning_rate 1e-3", "--training.warmup_steps 3", "--training.tbptt_segments 50"),
+        "--training.goal_discount 1",
+    ],
+)
+def test_explicit_default_resumes_what_a_run_left_open(tmp_path: Path, default: str) -> None:
+    """And the other way round. The run keeps how it was written, by which its results are found."""
+    configs = configure(), configure(*default.split())
+    for started, resumed in (configs, configs[::-1]):
+        write_config(started, tmp_path)
+        evaluation = replace(resumed.evaluation, episodes=3)
+        merged = check_resumed_run(replace(resumed, evaluation=evaluation), tmp_path)
+        assert merged == replace(started, evaluation=evaluation)
 
 
 def test_run_killed_while_writing_its_first_checkpoint_resumes(store: EpisodeStore, tmp_path: Path) -> None:

@@ -147,12 +147,20 @@ def test_run_is_not_overwritten_or_resumed_with_other_options(tmp_path: Path) ->
     before = weights(tmp_path / "run")
     with pytest.raises(InputError, match=r"already holds a run.*--resume.*run-2"):
         train(configure(), output=tmp_path / "run")
-    with pytest.raises(InputError, match=r"training\.learning_rate None, not 0\.1"):
+    with pytest.raises(InputError, match=r"training\.learning_rate 0\.001, not 0\.1"):
         train(configure("--training.learning_rate", "0.1"), output=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
     # Evaluation options may change.
     train(configure("--evaluation.episodes", "3"), output=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
+
+
+def test_refused_target_leaves_the_folder_free(tmp_path: Path) -> None:
+    unlimited = ["--condition.rtg_quantile", "0"]
+    with pytest.raises(InputError, match="auto"):
+        train(configure(*unlimited, "--evaluation.target_returns", "auto"), output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(configure(*unlimited), output=tmp_path / "run")
 
 
 def test_resumed_run_may_log_differently_and_take_more_steps(tmp_path: Path) -> None:
