@@ -3,10 +3,9 @@
 from argparse import Namespace
 
 from decision_rnn.cli.parser import CommandParser, parse_as
-from decision_rnn.config import from_dict
-from decision_rnn.training.train import train
+from decision_rnn.training.train import train, train_keys
 from decision_rnn.utils.distributed import rank
-from decision_rnn.utils.parsing import PositiveInt, read_yaml
+from decision_rnn.utils.parsing import PositiveInt
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -18,10 +17,8 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it."""
-    if command.config is not None:  # names it in errors, and refuses plugins that are not imported
-        from_dict({"dataset": "", **read_yaml(command.config)}, str(command.config))
-    dataset = command.dataset or command.options.pop("dataset", None)
-    trained = train(dataset, **command.settings, **command.options)
+    source = "the command line" if command.config is None else f"{command.config} with the command line"
+    trained = train_keys(command.options, source, command.dataset, **command.settings)
     if rank() > 0:
         return
     if trained.config.evaluation.episodes:

@@ -94,13 +94,27 @@ def train(
         >>> run.agent.step, len(losses)
         (20, 2)
     """
+    import_plugins(plugins)
+    initial = init_from.folder if isinstance(init_from, Run) else init_from
+    options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": initial}
+    options = {name: value for name, value in options.items() if value is not None}
+    keys = flatten(run_keys(config | options, steps))
+    return train_keys(keys, "options of train", data, output, resume, callback, progress, environment_id)
+
+
+def train_keys(
+    keys: dict[str, Any],
+    source: str,
+    data: Any = None,
+    output: Path | str | None = None,
+    resume: bool = False,
+    callback: Callback | None = None,
+    progress: bool = True,
+    environment_id: str | None = None,
+) -> Run:
+    """`train` with dotted keys of a run, whose errors name their `source`."""
     folder = None if output is None else Path(output)
     with process_group(), quiet(not progress or rank() > 0), ExitStack() as stack:
-        import_plugins(plugins)
-        source = init_from.folder if isinstance(init_from, Run) else init_from
-        options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": source}
-        options = {name: value for name, value in options.items() if value is not None}
-        keys = flatten(run_keys(config | options, steps))
         if isinstance(data, RunConfig):
             keys, data = overlay(flatten(to_dict(data)), keys), None
         elif resume and folder is not None:
@@ -110,7 +124,7 @@ def train(
             keys = overlay(saved, keys)
         if folder is None or not resume:
             keys = with_architecture(keys if data is None else {"dataset": "", **keys})
-        run_config = from_dict(keys, "options of train")
+        run_config = from_dict(keys, source)
         if folder is not None and rank() == 0:
             config_file(folder) if resume else check_new_run(folder)
         # The data are opened, and made if they are missing, only now that all keys have been checked.

@@ -181,6 +181,21 @@ def test_train_from_weights_takes_only_the_cap_from_the_data(
     assert main(["train", "--output", "words", "--resume"]) == 0
 
 
+def test_file_is_read_with_what_the_command_line_overrides(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = "backbone: {match_parameters: 1, layers: 1}\ntraining: {steps: 2}\nevaluation: {episodes: 0}\n"
+    Path("run.yaml").write_text(f"dataset: local/swing\n{keys}")
+    words = ["train", "--config", "run.yaml", "--output", "overridden"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "run.yaml" in error
+    assert "backbone.match_parameters" in error
+    assert main([*words, "--backbone.width", "16"]) == 0
+    Path("run.yaml").write_text("dataset: local/swing\nsteps: 2\n")  # no key of a run, but an argument of train
+    assert main(words) == 2
+    assert "'steps'" in capsys.readouterr().err
+    assert Run("overridden").config.backbone.width == 16
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
