@@ -105,6 +105,7 @@ class ActionScale(nn.Module):
             low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
         if not (high - low).isfinite().all():
             raise InputError(f"the actions are {one_line(space)}, but agents need finite bounds")
+        self.is_unit = bool((low == -1).all() and (high == 1).all())
         # Not stored with the weights: the description of a checkpoint has the space.
         self.register_buffer("low", low, persistent=False)
         self.register_buffer("high", high, persistent=False)
@@ -112,7 +113,11 @@ class ActionScale(nn.Module):
         self.register_buffer("radius", torch.where(low < high, high / 2 - low / 2, 1.0), persistent=False)
 
     def forward(self, action: Tensor) -> Tensor:
-        return action if self.discrete else (action * self.radius + self.center).clamp(self.low, self.high)
+        if self.discrete:
+            return action
+        if self.is_unit:  # one node of an exported policy in place of four
+            return action.clamp(-1, 1)
+        return (action * self.radius + self.center).clamp(self.low, self.high)
 
     def normalise(self, action: Tensor) -> Tensor:
         """From the Box to [-1, 1], clipped to it, as environments clip."""
