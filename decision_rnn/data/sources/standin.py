@@ -89,18 +89,19 @@ class StandinRecipe(Recipe):
         shares = np.array([share for _, share in self.policies])
         groups = cache(partial(make_group, self.environment_id))
 
-        def begin(index: int) -> tuple[Act, int]:
+        def begin(index: int, size: Any) -> tuple[Act, int]:
             """The policy of an episode and the seed of its reset."""
             generator = np.random.default_rng([self.seed, index])
             name, _ = self.policies[generator.choice(len(shares), p=shares / shares.sum())]
-            seed, size = int(generator.integers(2**31)), groups(self.chunk).environment.action_space.shape
+            seed = int(generator.integers(2**31))
             if name == UNIFORM:
                 return lambda *_: 2 * generator.random(size, np.float32) - 1, seed
             return lambda observation, *_: actors[name].sample(observation, generator), seed
 
         def play(indices: Sequence[int]) -> list[Episode]:
-            acts, seeds = zip(*map(begin, indices), strict=True)
-            return record_group(groups(len(indices)), acts, seeds)
+            group = groups(len(indices))
+            acts, seeds = zip(*(begin(index, group.environment.action_space.shape) for index in indices), strict=True)
+            return record_group(group, acts, seeds)
 
         return play
 
