@@ -17,7 +17,7 @@ from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost, measured_at
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.prepare import prepare, select_episodes
+from decision_rnn.training.prepare import make_stream, open_validation, prepare, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
@@ -40,8 +40,8 @@ class HeldOutLoss:
         first, self.store = configs[0], store
         segments = max(config.tbptt_segments for config in configs)
         validated = replace(first, training=replace(first.training, tbptt_segments=segments, precision="fp32"))
-        self.validation = Validation(validated, store, store.observation_space, torch.device("cpu"))
-        episodes = self.validation.store
+        episodes = open_validation(validated, store)
+        self.validation = Validation(make_stream(validated, episodes, store.observation_space, 0), validated.training)
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
             raise InputError(f"validation {first.validation} holds the episodes that are trained on. Name others.")
         differ = any(config.objective_options != first.objective_options for config in configs)

@@ -2,9 +2,8 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,29 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, check_objective
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import Dataset, check_name
-from decision_rnn.environments.spaces import described_spaces
-from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once, evaluation_environment
-from decision_rnn.evaluation.metrics import metrics_named
-from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, load_training_state, save_checkpoint
-from decision_rnn.runs.folder import (
-    MetricsLog,
-    check_new_run,
-    check_resumed_run,
-    checkpoints_of,
-    last_checkpoint,
-    write_config,
-)
-from decision_rnn.training.prepare import prepare, select_episodes
-from decision_rnn.training.trainer import StepOutput
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.stream import StepStream
+from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once
+from decision_rnn.runs.checkpoint import TrainedAgent, save_checkpoint
+from decision_rnn.runs.folder import MetricsLog, checkpoints_of
+from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
-from decision_rnn.training.warnings import describe_run, describe_start, warn_of_run
-from decision_rnn.utils.distributed import any_process, rank, world_size
+from decision_rnn.utils.distributed import any_process, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
-from decision_rnn.utils.messages import bar, quiet, tell, typed, warn
+from decision_rnn.utils.messages import bar, quiet, typed, warn
 
 Returned = TypeVar("Returned")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
@@ -45,58 +34,33 @@ MOST_SKIPPED = 10
 
 
 class TrainingLoop:
-    """A run in its folder: from its first step or, if `resume`, from its last checkpoint.
+    """The steps of a run, from where its trainer is, as `training.prepare.prepare_run` has prepared them.
 
-    Attributes:
+    Args:
+        folder: The run's folder.
+        config: Its configuration.
+        spec: Its data.
+        trainer: The agent that is trained.
+        stream: The batches.
+        validation: The loss on other data, if there are any.
+        log: The metrics so far.
         means: The scalars of each step since the last line of metrics, by name.
-
-    Raises:
-        InputError: If the run cannot be trained on the dataset or evaluated here, or the folder holds another one.
     """
 
-    def __init__(self, config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> None:
-        self.config = config = _check_run(config, dataset, folder, resume)
-        self.folder, self.interruption, self.means = folder, Interruption(), defaultdict[str, list[Tensor]](list)
-        store = dataset.store
-        episodes = select_episodes(config, store)
-        saved = load_agent(folder) if resume and checkpoints_of(folder) else None
-        initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
-        # An agent that is trained further keeps its action box.
-        trained = saved or initial
-        spaces = store.observation_space, store.action_space if trained is None else trained.agent.action_space
-        self.spec = replace(dataset.spec, spaces=described_spaces(*spaces))
-        agent, self.trainer, self.stream = prepare(config, episodes, self.spec.return_scale, spaces, initial)
-        self.validation = Validation(config, store, spaces[0], self.trainer.device) if config.validation else None
-        if saved is None:
-            position = self.stream.state_dict()
-            check_objective(agent, self.stream.sample(), config.objective_options.name)
-            agent.check_acting(config.evaluation.actions, config.evaluation.inference)
-            self.stream.load_state_dict(position)
-        else:
-            further = f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
-            saved.provenance.check_contents(store, folder, further)
-            self.restore(saved)
-
-        if resume:
-            done = self.trainer.steps == config.training.steps
-            tell(f"resuming {folder} at step {self.trainer.steps:,}{', its last: nothing is left to train' * done}")
-        validated = None if self.validation is None else self.validation.store
-        for line in describe_run(config, agent, store, episodes, validated):
-            tell(line)
-        for line in describe_start(config, store, initial) if saved is None else ():
-            tell(line)
-        warn_of_run(config, self.spec, episodes)
-        if rank() == 0:
-            write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
-        self.log = MetricsLog(folder, self.trainer.steps, 0.0 if saved is None else saved.seconds)
-
-    def restore(self, saved: TrainedAgent) -> None:
-        """Go on from the last checkpoint, which holds this agent."""
-        state = load_training_state(last_checkpoint(self.folder))
-        self.trainer.result.load_state_dict(saved.agent.state_dict())
-        self.trainer.load_state_dict(state)
-        self.stream.load_state_dict(state["stream"])
-        self.means.update({name: list(values.to(self.trainer.device)) for name, values in state["means"].items()})
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        spec: DatasetSpec,
+        trainer: Trainer[DecisionAgent],
+        stream: StepStream,
+        validation: Validation | None,
+        log: MetricsLog,
+        means: Mapping[str, list[Tensor]],
+    ) -> None:
+        self.folder, self.config, self.spec, self.log = folder, config, spec, log
+        self.trainer, self.stream, self.validation = trainer, stream, validation
+        self.means, self.interruption = defaultdict[str, list[Tensor]](list, means), Interruption()
 
     def run(self, callback: Callback | None) -> TrainedAgent:
         """Train until the last step, or until a signal or the callback stops it."""
@@ -196,24 +160,3 @@ class TrainingLoop:
     def trained(self, agent: DecisionAgent) -> TrainedAgent:
         """An agent with the run's configuration, data and steps."""
         return TrainedAgent(agent, self.config, self.spec, self.trainer.steps, self.log.elapsed())
-
-
-def _check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
-    """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
-    evaluation, batch_size = config.evaluation, config.training.batch_size
-    if batch_size % world_size():
-        raise InputError(f"training.batch_size {batch_size} is no multiple of {world_size()} processes.")
-    metrics_named(evaluation.metrics)
-    if config.validation is not None:
-        check_name(config.validation)
-    if evaluation.episodes or evaluation.checkpoint_episodes:
-        if dataset.spec.environment_id is None and evaluation.environment_id is None:
-            tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
-            config = replace(config, evaluation=replace(evaluation, episodes=0, checkpoint_episodes=0))
-        else:
-            evaluation_environment(evaluation, dataset.spec)
-    if resume:
-        return check_resumed_run(config, folder)
-    if rank() == 0:
-        check_new_run(folder)
-    return config

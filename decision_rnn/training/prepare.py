@@ -1,27 +1,112 @@
-"""A run before its first step: the agent, its trainer and its batches, from a configuration and data."""
+"""A run before its first step: what it is trained on and with, from a configuration, data and its last checkpoint."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium
 import torch
 
-from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
+from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, check_objective
 from decision_rnn.config import RunConfig
+from decision_rnn.data.dataset import Dataset, check_name, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.runs.checkpoint import LIMIT, TrainedAgent
+from decision_rnn.environments.spaces import described_spaces
+from decision_rnn.evaluation.evaluate import evaluation_environment
+from decision_rnn.evaluation.metrics import metrics_named
+from decision_rnn.runs.checkpoint import LIMIT, TrainedAgent, load_agent, load_training_state
+from decision_rnn.runs.folder import (
+    MetricsLog,
+    check_new_run,
+    check_resumed_run,
+    checkpoints_of,
+    last_checkpoint,
+    write_config,
+)
 from decision_rnn.training.device import pick_device
 from decision_rnn.training.limits import return_to_go_limits
+from decision_rnn.training.loop import TrainingLoop
 from decision_rnn.training.trainer import Trainer
-from decision_rnn.utils.distributed import own_rows, rank
+from decision_rnn.training.validation import Validation
+from decision_rnn.training.warnings import describe_run, describe_start, warn_of_run
+from decision_rnn.utils.distributed import own_rows, rank, world_size
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import counted, tell, typed
 
 SEED_STRIDE = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""
+
+
+def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> TrainingLoop:
+    """A run in its folder, from its first step or, if `resume`, from its last checkpoint; prints what it is.
+
+    Raises:
+        InputError: If the run cannot be trained on the dataset or evaluated here, or the folder holds another one.
+    """
+    config, store = check_run(config, dataset, folder, resume), dataset.store
+    episodes = select_episodes(config, store)
+    saved = load_agent(folder) if resume and checkpoints_of(folder) else None
+    initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
+    # An agent that is trained further keeps its action box.
+    trained = saved or initial
+    spaces = store.observation_space, store.action_space if trained is None else trained.agent.action_space
+    spec = replace(dataset.spec, spaces=described_spaces(*spaces))
+    agent, trainer, stream = prepare(config, episodes, spec.return_scale, spaces, initial)
+    held_out = None if config.validation is None else open_validation(config, store)
+    validation = None
+    if held_out is not None:
+        validation = Validation(make_stream(config, held_out, spaces[0], 0, trainer.device), config.training)
+    means: dict[str, list[torch.Tensor]] = {}
+    if saved is None:
+        position = stream.state_dict()
+        check_objective(agent, stream.sample(), config.objective_options.name)
+        agent.check_acting(config.evaluation.actions, config.evaluation.inference)
+        stream.load_state_dict(position)
+    else:
+        further = f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
+        saved.provenance.check_contents(store, folder, further)
+        state = load_training_state(last_checkpoint(folder))
+        trainer.result.load_state_dict(saved.agent.state_dict())
+        trainer.load_state_dict(state)
+        stream.load_state_dict(state["stream"])
+        means = {name: list(values.to(trainer.device)) for name, values in state["means"].items()}
+
+    if resume:
+        done = trainer.steps == config.training.steps
+        tell(f"resuming {folder} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
+    for line in describe_run(config, agent, store, episodes, held_out):
+        tell(line)
+    for line in describe_start(config, store, initial) if saved is None else ():
+        tell(line)
+    warn_of_run(config, spec, episodes)
+    if rank() == 0:
+        write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
+    log = MetricsLog(folder, trainer.steps, 0.0 if saved is None else saved.seconds)
+    return TrainingLoop(folder, config, spec, trainer, stream, validation, log, means)
+
+
+def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
+    """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
+    evaluation, batch_size = config.evaluation, config.training.batch_size
+    if batch_size % world_size():
+        raise InputError(f"training.batch_size {batch_size} is no multiple of {world_size()} processes.")
+    metrics_named(evaluation.metrics)
+    if config.validation is not None:
+        check_name(config.validation)
+    if evaluation.episodes or evaluation.checkpoint_episodes:
+        if dataset.spec.environment_id is None and evaluation.environment_id is None:
+            tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
+            config = replace(config, evaluation=replace(evaluation, episodes=0, checkpoint_episodes=0))
+        else:
+            evaluation_environment(evaluation, dataset.spec)
+    if resume:
+        return check_resumed_run(config, folder)
+    if rank() == 0:
+        check_new_run(folder)
+    return config
 
 
 def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
@@ -35,12 +120,26 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     return episodes
 
 
+def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
+    """The episodes of the dataset that `validation` names, of a run that is trained on this store; InputError if it is
+    not available, too small, or of another task."""
+    name = str(config.validation)
+    held_out = open_dataset(name, partial=config.partial).store
+    sizes, own = ((each.observation_dim, each.action_dim) for each in (held_out, store))
+    if sizes != own:
+        raise InputError(
+            f"the observations and actions of validation {name} have {sizes} numbers, and those of {config.dataset} "
+            f"{own}. Name a dataset of the same task."
+        )
+    return select_episodes(replace(config, dataset=name), held_out)
+
+
 def make_stream(
     config: RunConfig,
     episodes: EpisodeStore,
     observations: gymnasium.Space,
     seed: int,
-    device: torch.device | str,
+    device: torch.device | str = "cpu",
     rows: slice = slice(None),
 ) -> StepStream:
     """The batches of a run; InputError if goals are to be relabeled and observations of this space have none."""

@@ -10,7 +10,8 @@ from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict, overlay,
 from decision_rnn.data.dataset import Dataset, as_dataset
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import check_new_run, config_file, read_config
-from decision_rnn.training.loop import Callback, TrainingLoop
+from decision_rnn.training.loop import Callback
+from decision_rnn.training.prepare import prepare_run
 from decision_rnn.training.run import Run
 from decision_rnn.utils.distributed import first_process_first, process_group, rank
 from decision_rnn.utils.errors import InputError
@@ -135,7 +136,7 @@ def train_keys(
         folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
-        return Run(folder, TrainingLoop(run_config, dataset, folder, resume).run(callback))
+        return Run(folder, prepare_run(run_config, dataset, folder, resume).run(callback))
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
