@@ -34,6 +34,19 @@ def is_locomotion(environment: gymnasium.Env) -> bool:
     return body and limits == 1 and environment.render_mode is None
 
 
+class Infos(Sequence[dict[str, Any]]):
+    """Gymnasium's infos of bodies, made when they are read, from an array of every entry, (rows,)."""
+
+    def __init__(self, entries: dict[str, np.ndarray]) -> None:
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return len(self.entries["x_position"])
+
+    def __getitem__(self, row: Any) -> Any:
+        return {name: values[row] for name, values in self.entries.items()}
+
+
 class Bodies(Group):
     """The bodies of an environment for which `is_locomotion` is true.
 
@@ -49,6 +62,7 @@ class Bodies(Group):
         self.model, self.frame_skip = settings.model, settings.frame_skip
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
         self.positions, self.velocities = [data.qpos for data in self.data], [data.qvel for data in self.data]
+        self.controls, self.x = [data.ctrl for data in self.data], np.zeros(count)
         self.time_limit = environment.get_wrapper_attr("_max_episode_steps")
         self.lengths = np.zeros(count, np.int64)
 
@@ -66,7 +80,9 @@ class Bodies(Group):
             data.qvel[:] = settings.init_qvel + noise
             mujoco.mj_forward(self.model, data)
         self.lengths[:] = 0
-        return self._observations(*self._state(range(len(self.data))))
+        position, velocity = self._state(range(len(self.data)))
+        self.x = position[:, 0]
+        return self._observations(position, velocity)
 
     def step(self, rows: np.ndarray, actions: Any) -> tuple[Any, ...]:
         """One step of some of the bodies.
@@ -79,18 +95,17 @@ class Bodies(Group):
             Observations, (rows, entries) float64; rewards, (rows,) float64; whether the episodes are terminated and
             truncated, each (rows,) bool; and Gymnasium's infos, (rows,).
         """
-        before = np.array([self.positions[row][0] for row in rows])
-        for row, action in zip(rows, actions, strict=True):
-            data = self.data[row]
-            data.ctrl[:] = action
-            mujoco.mj_step(self.model, data, self.frame_skip)
+        for row, action in zip(rows.tolist(), actions, strict=True):
+            self.controls[row][:] = action
+            mujoco.mj_step(self.model, self.data[row], self.frame_skip)
         self.lengths[rows] += 1
-        position, velocity = self._state(rows)
+        position, velocity = self._state(rows.tolist())
+        before, self.x[rows] = self.x[rows], position[:, 0]
         rewards, terminated, infos = self._rewards(before, position, velocity, actions)
         truncated = self.lengths[rows] >= self.time_limit
         return self._observations(position, velocity), rewards, terminated, truncated, infos
 
-    def _state(self, rows: Sequence[int] | np.ndarray | range) -> tuple[np.ndarray, np.ndarray]:
+    def _state(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Positions and velocities, (rows, joints)."""
         return np.array([self.positions[row] for row in rows]), np.array([self.velocities[row] for row in rows])
 
@@ -101,7 +116,7 @@ class Bodies(Group):
 
     def _rewards(
         self, before: np.ndarray, position: np.ndarray, velocity: np.ndarray, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
+    ) -> tuple[np.ndarray, np.ndarray, "Infos"]:
         """Rewards, whether episodes are terminated, and infos; in the order and types of Gymnasium's own sums."""
         settings = self.settings
         speed = (position[:, 0] - before) / settings.dt
@@ -121,7 +136,7 @@ class Bodies(Group):
                 parts["reward_survive"] = alive
         if self.kind not in VERSION_4 or self.kind in CHEETAHS:
             info |= parts
-        return rewards, terminated, [dict(zip(info, row, strict=True)) for row in zip(*info.values(), strict=True)]
+        return rewards, terminated, Infos(info)
 
     def _healthy(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
         (low_z, high_z), (low, high) = self.settings._healthy_z_range, self.settings._healthy_angle_range
