@@ -1,8 +1,9 @@
 """The configuration of a run: a tree of frozen dataclasses, validated by pydantic and saved in full with every run.
 
 `from_dict` reads the nested dictionaries of YAML files and Python calls, in which a backbone, a condition or an
-objective is a name, or a dictionary of options that includes `name`. Options that are None depend on others, or on
-the data, and are resolved where they are used, some by properties.
+objective is a name, or a dictionary of options that includes `name`; where goals are relabeled, it has other defaults
+(`complete`). Options that are None depend on others, or on the data, and are resolved where they are used, those of
+training by properties (`RunConfig.resolved`).
 """
 
 import re
@@ -18,6 +19,7 @@ from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig
 from decision_rnn.agent.network import AgentConfig
 from decision_rnn.agent.objectives.base import OBJECTIVES, ObjectiveConfig
+from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest, to_json
@@ -60,8 +62,8 @@ class TrainingConfig:
             the time to a goal, 1 otherwise.
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
             OGBench's `actor_p_randomgoal`.
-        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Where it is left
-            out, `muon` for agents conditioned on the time to a goal.
+        optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Default: `muon` for
+            agents conditioned on the time to a goal, otherwise `adamw`.
         learning_rate: Peak learning rate. Default: 1e-3 with `adamw` and 4e-3 with `muon`.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`. Default: the
             backbone's.
@@ -88,7 +90,7 @@ class TrainingConfig:
     goal_relabeling: Literal["none", "hindsight"] = "none"
     goal_discount: Annotated[float, Field(gt=0, le=1)] | None = None
     p_randomgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
-    optimizer: Literal["adamw", "muon"] | None = None
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: NonNegativeFloat | None = None
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -109,7 +111,7 @@ class TrainingConfig:
     @property
     def peak_learning_rate(self) -> float:
         """The learning rate after the warm-up, that of the optimizer if none is set."""
-        return LEARNING_RATES[self.optimizer or "adamw"] if self.learning_rate is None else self.learning_rate
+        return LEARNING_RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
 
     @property
     def warmup(self) -> int:
@@ -194,15 +196,14 @@ class RunConfig:
     init_from: str | None = None
     backbone: SerializeAsAny[BackboneConfig]
     observation: ObservationConfig = ObservationConfig()
-    condition: SerializeAsAny[ConditionConfig] | None = None
+    condition: SerializeAsAny[ConditionConfig] = ReturnToGoConfig()
     agent: AgentConfig = AgentConfig()
-    objective: SerializeAsAny[ObjectiveConfig] | None = None
+    objective: SerializeAsAny[ObjectiveConfig] = MSEConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
     def __post_init__(self) -> None:
         training, relabeled, token = self.training, self.relabeled, self.agent.conditioning == "token"
-        needs_adaln = getattr(self._condition_class, "needs_adaln", False)
         ahead = training.p_randomgoal > 0 or training.goal_discount not in (None, 1)
         returns = isinstance(self.condition, ReturnToGoConfig)
         conflicts = {
@@ -211,7 +212,7 @@ class RunConfig:
             "training.p_randomgoal needs condition none": self.time_to_goal and training.p_randomgoal > 0,
             "training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight": ahead
             and not relabeled,
-            "the condition needs agent.conditioning adaln": needs_adaln and token,
+            "the condition needs agent.conditioning adaln": self.condition.needs_adaln and token,
         }
         for conflict in (text for text, present in conflicts.items() if present):
             raise InputError(conflict)
@@ -227,39 +228,9 @@ class RunConfig:
         return self.training.goal_relabeling == "hindsight"
 
     @property
-    def _defaults(self) -> dict[str, Any]:
-        condition = {"condition.name": self.condition.name} if self.condition else {}
-        return DEFAULTS | complete({"training.goal_relabeling": self.training.goal_relabeling, **condition})
-
-    @property
-    def condition_options(self) -> ConditionConfig:
-        """The condition, or its default with these goals."""
-        name = self._defaults["condition.name"]
-        return self.condition or CONDITIONS[name].config(name=name)
-
-    @property
     def time_to_goal(self) -> bool:
         """Whether the agent is conditioned on the time to a goal."""
-        return isinstance(self.condition_options, TimeToGoalConfig)
-
-    @property
-    def objective_options(self) -> ObjectiveConfig:
-        """The objective, or its default with this condition."""
-        name = self._defaults["objective.name"]
-        return self.objective or OBJECTIVES[name].config(name=name)
-
-    @property
-    def training_options(self) -> TrainingConfig:
-        """The training options, with the defaults that depend on other options in place of None; the recurrent rate's,
-        the backbone's own, stays None."""
-        training = replace(self.training, optimizer=self.training.optimizer or self._defaults["training.optimizer"])
-        return replace(
-            training,
-            learning_rate=training.peak_learning_rate,
-            warmup_steps=training.warmup,
-            tbptt_segments=self.tbptt_segments,
-            goal_discount=self.goal_discount,
-        )
+        return isinstance(self.condition, TimeToGoalConfig)
 
     @property
     def tbptt_segments(self) -> int:
@@ -273,20 +244,21 @@ class RunConfig:
 
     @property
     def resolved(self) -> "RunConfig":
-        """The same run with the condition, the objective and the training options that it leaves open filled in."""
-        condition, objective = self.condition_options, self.objective_options
-        return replace(self, condition=condition, objective=objective, training=self.training_options)
-
-    @property
-    def _condition_class(self) -> Any:
-        """The condition's class; its options for a policy's whose plugin is not imported."""
-        condition = self.condition_options
-        return CONDITIONS[condition.name].cls if condition.name in CONDITIONS else condition
+        """The same run with the training options that it leaves open filled in, but for the recurrent rate's, whose
+        default is the backbone's own."""
+        training = replace(
+            self.training,
+            learning_rate=self.training.peak_learning_rate,
+            warmup_steps=self.training.warmup,
+            tbptt_segments=self.tbptt_segments,
+            goal_discount=self.goal_discount,
+        )
+        return replace(self, training=training)
 
     @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        return bool(getattr(self._condition_class, "takes_target", True))
+        return self.condition.takes_target
 
     @property
     def takes_return(self) -> bool:
@@ -296,14 +268,9 @@ class RunConfig:
 
 CHOICES: dict[str, ClassRegistry[Any]] = {"backbone": BACKBONES, "condition": CONDITIONS, "objective": OBJECTIVES}
 """Sections whose options depend on their `name`: its registry."""
-DEFAULTS = {
-    "backbone.name": "mingru",
-    "condition.name": "return_to_go",
-    "objective.name": "mse",
-    "training.optimizer": "adamw",
-}
+DEFAULTS = {"backbone.name": "mingru", "condition.name": ReturnToGoConfig.name, "objective.name": MSEConfig.name}
 TIME_TO_GOAL = {"condition.name": TimeToGoalConfig.name, "objective.name": "gmm", "training.optimizer": "muon"}
-"""Defaults that depend on other options, and what they are for time-to-goal agents, whose data are multimodal."""
+"""Names by default, and what else is the default of time-to-goal agents, whose data are multimodal."""
 SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
 MATCH = "backbone.match_parameters"
 
@@ -314,7 +281,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
     Raises:
         InputError: Naming `source` and the key that is unknown, missing or has an invalid value.
     """
-    options = flatten(data)
+    options = complete(flatten(data))
     try:
         check_plugins(convert(options.get("plugins", ()), Names, "plugins"), "it")
         classes, known = section_classes(options), option_names(options)
@@ -327,8 +294,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
             own = {key.partition(".")[2]: value for key, value in options.items() if key.startswith(f"{section}.")}
             if "match_parameters" in own:
                 own = asdict(match_parameters(classes[section], parse_count(own.pop("match_parameters")), **own))
-            if own or section not in ("condition", "objective"):  # whose defaults depend on other options
-                values.setdefault(section, convert(own, classes[section], section))
+            values.setdefault(section, convert(own, classes[section], section))
         return convert(values, RunConfig)
     except ValueError as error:  # also of checks in the classes of plugins
         raise InputError(f"{source}: {error}".removeprefix(": ")) from None
@@ -353,23 +319,29 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys, overridden by others, of which a width and a number of parameters override each other too."""
+    """Dotted keys, overridden by others: a width and a number of parameters override each other too, and the name of
+    another condition or objective the options of the one in `base`."""
     sizes = {"backbone.width", MATCH}
     replaced = sizes if sizes & overrides.keys() else set()
+    for section in ("condition", "objective"):
+        name = f"{section}.name"
+        if name in base and overrides.get(name, base[name]) != base[name]:
+            replaced |= {key for key in base if key.startswith(f"{section}.")}
     return {key: value for key, value in base.items() if key not in replaced} | dict(overrides)
 
 
 def complete(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys, with the defaults of time-to-goal agents where goals are relabeled and they are left out."""
+    """Dotted keys, with the names of backbone, condition and objective, and the defaults of time-to-goal agents where
+    goals are relabeled."""
     relabeled = options.get("training.goal_relabeling") == "hindsight"
     time_to_goal = relabeled and options.get("condition.name", TimeToGoalConfig.name) == TimeToGoalConfig.name
-    return (TIME_TO_GOAL if time_to_goal else {}) | dict(options)
+    return DEFAULTS | (TIME_TO_GOAL if time_to_goal else {}) | dict(options)
 
 
 def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
     """The dataclass of every section, with the backbone, condition and objective that dotted keys choose. The
     key "" has `RunConfig`."""
-    options = DEFAULTS | complete(options)
+    options = complete(options)
     classes: dict[str, Any] = {field.name: field.type for field in fields(RunConfig) if field.name in SECTIONS}
     for section, registry in CHOICES.items():
         classes[section] = registry.registered(options[f"{section}.name"]).config

@@ -228,7 +228,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
         observations, actions = Box(-np.inf, np.inf, (3,)), Box(-2.0, 2.0, (1,))
         cap = torch.tensor([-150.0]) if rtg_quantile and not cloning else None
         spec = agent_spec(torch.zeros(3), torch.ones(3), actions, return_scale=1000.0, rtg_limit=cap)
-        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options)
+        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition)
         data = DatasetSpec(
             name="local/pendulum",
             environment_id="Pendulum-v1",

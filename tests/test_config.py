@@ -12,6 +12,7 @@ from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.parser import command_parser
 from decision_rnn.config import EvaluationConfig, TrainingConfig, from_dict, to_dict
 from decision_rnn.evaluation.actor import evaluation_settings
+from decision_rnn.runs.folder import write_config
 from decision_rnn.utils.errors import InputError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -68,10 +69,10 @@ def test_every_configuration_survives_replace() -> None:
     )
     assert longer.tbptt_segments == 50
     assert replace(longer, training=replace(longer.training, context=61)).tbptt_segments == 1
-    hindsight = replace(config, training=replace(config.training, goal_relabeling="hindsight"))
-    assert (hindsight.goal_discount, hindsight.condition_options) == (0.99, TimeToGoalConfig())
+    hindsight = from_dict({"dataset": "x", "training.goal_relabeling": "hindsight"})
+    assert (hindsight.goal_discount, hindsight.condition) == (0.99, TimeToGoalConfig())
     assert replace(hindsight, condition=NoConditionConfig()).goal_discount == 1
-    for section in (training, config, config.agent, config.backbone, config.condition_options, config.evaluation):
+    for section in (training, config, config.agent, config.backbone, config.condition, config.evaluation):
         assert replace(section) == section
         with pytest.raises(FrozenInstanceError):
             section.name = "other"  # type: ignore[union-attr]
@@ -138,8 +139,8 @@ def test_defaults_are_others_where_agents_are_conditioned_on_time(
     words: str, objective: str, optimizer: str, rate: float, discount: float
 ) -> None:
     config = parse("local/reach", *words.split())
-    training = config.training_options
-    assert (config.objective_options.name, config.goal_discount) == (objective, discount)
+    training = config.training
+    assert (config.objective.name, config.goal_discount) == (objective, discount)
     assert (training.optimizer, training.peak_learning_rate) == (optimizer, rate)
     assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
 
@@ -164,7 +165,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
     assert (training.schedule, training.warmup_steps, training.weight_decay) == ("constant", 0, 0)
     assert (training.ema_decay, training.gradient_clip) == (0, 0)
     assert (training.goal_relabeling, config.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
-    assert (config.condition.name, config.objective_options.name) == ("none", "mse")
+    assert (config.condition.name, config.objective.name) == ("none", "mse")
 
 
 @pytest.mark.parametrize(
@@ -234,6 +235,13 @@ def test_match_parameters_accounts_for_other_backbone_options() -> None:
     )
     assert large.backbone.width < small.backbone.width
     assert abs(count_parameters(Backbone(small.backbone)) - 50_000) < 1_000
+
+
+def test_name_of_another_condition_replaces_the_options_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    write_config(parse("hopper-medium", "--condition.rtg_quantile", "0.5"), tmp_path)
+    assert parse("--config", str(file), "--condition", "none").condition == NoConditionConfig()
+    assert parse("--config", str(file), "--condition", "return_to_go").condition.rtg_quantile == 0.5
 
 
 def test_width_and_match_parameters_override_each_other_but_not_in_one_file(tmp_path: Path) -> None:

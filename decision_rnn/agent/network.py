@@ -141,7 +141,7 @@ class PolicyNetwork(nn.Module):
     ) -> None:
         super().__init__()
         condition, objective, width = condition or ReturnToGoConfig(), objective or MSEConfig(), backbone.width
-        self.config = config
+        self.config, self.condition_config = config, condition
         self.observation_space: gymnasium.Space = spec.observation_space
         self.action_space: gymnasium.Space = spec.action_space
         self.observation_layout = Layout.of_space(spec.observation_space, "observations")
@@ -150,7 +150,7 @@ class PolicyNetwork(nn.Module):
         self.action_scale = ActionScale(spec.action_space)
         self.encoder = Encoder(spec)
         self.condition: Condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
-        adaln = self.condition.needs_adaln or config.conditioning == "adaln"
+        adaln = condition.needs_adaln or config.conditioning == "adaln"
         self.embeddings = nn.ModuleDict()
         self.adaln: AdaptiveLayerNorm | None = None
         if self.condition.size and adaln:
@@ -186,7 +186,7 @@ class PolicyNetwork(nn.Module):
         with float32:
             loss, metrics = self.objective.loss(modulated.float(), batch)
             metrics, total = {"loss": loss, **metrics}, loss
-            if self.condition.needs_adaln:  # the others learn nothing
+            if self.condition_config.needs_adaln:  # the others learn nothing
                 condition_loss, condition_metrics = self.condition.loss(hidden.float(), batch)
                 metrics, total = {**metrics, **condition_metrics}, loss + condition_loss
         return TrainingOutput(total, metrics, state)

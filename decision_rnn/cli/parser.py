@@ -147,7 +147,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:
         """Add the options of a run to the help, with the backbone, condition and objective that dotted keys choose."""
-        options = config.DEFAULTS | config.complete(options)
+        options = config.complete(options)
         for section, kind in config.section_classes(options).items():
             group = self.add_argument_group(section or "data and seed", (kind.__doc__ or "").partition("\n")[0])
             for name, option in options_of(kind).items():

@@ -44,7 +44,7 @@ class HeldOutLoss:
         self.validation = Validation(make_stream(validated, episodes, store.observation_space, 0), validated.training)
         if episodes.fingerprint == select_episodes(first, store).fingerprint:
             raise InputError(f"validation {first.validation} holds the episodes that are trained on. Name others.")
-        differ = any(config.objective_options != first.objective_options for config in configs)
+        differ = any(config.objective != first.objective for config in configs)
         self.record = HeldOut(
             dataset=str(first.validation),
             fingerprint=episodes.fingerprint,
@@ -65,7 +65,7 @@ class HeldOutLoss:
             # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.
             agent, *_ = prepare(config, select_episodes(config, self.store), 1.0, spaces, trained)
             means = self.validation(agent.eval())
-        squares = isinstance(config.objective_options, MSEConfig) and isinstance(self.store.action_space, Box)
+        squares = isinstance(config.objective, MSEConfig) and isinstance(self.store.action_space, Box)
         return means["validation_loss" if squares else f"validation_{self.record.measure}"]
 
     def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:

@@ -139,7 +139,7 @@ class Plan:
         spec = agent_spec(*statistics, store.action_space, store.observation_space)
         for variant in self.variants:
             config = replace(variant.config, dataset=name)
-            options = config.agent, config.backbone, spec, config.condition_options, config.objective_options
+            options = config.agent, config.backbone, spec, config.condition, config.objective
             try:
                 select_episodes(config, store)
                 observation_index(config.observation.mask, store.environment_id)
@@ -167,7 +167,7 @@ def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, .
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
-    limited = conditioned and all(config.condition_options.limited for config in conditioned)
+    limited = conditioned and all(config.condition.limited for config in conditioned)
     capped = [target for target in paper if limited and target > high]
     roles: dict[float, list[Role]] = {target: ["paper"] for target in paper}
     roles.setdefault(high if high in paper else min(capped, default=high), []).append("best")

@@ -86,7 +86,7 @@ def export_onnx(
         check_target(trained.config, target_return)
     agent = copy.deepcopy(trained.agent).cpu().eval()
     description = describe(trained, target_return, results, weights)
-    data = _exported(agent, description, trained.config.condition_options.name)
+    data = _exported(agent, description, trained.config.condition.name)
     difference = largest_difference(agent, Policy(data))
     if not difference <= TOLERANCE[weights]:  # also rejects NaN
         raise InputError(
@@ -120,7 +120,7 @@ def describe(
             "input": "target_return",
             "conditioned": config.takes_target,
             "default": "auto" if target == AUTO else float(target or 0.0),
-            "auto": config.condition_options.limited,
+            "auto": config.condition.limited,
         },
         "training": {
             "config": to_dict(config),
@@ -179,14 +179,14 @@ class _Step(nn.Module):
 
     def carried(self, state: ActingState) -> State:
         """The tensors of a state without the target."""
-        return state.flatten()[int(self.agent.condition.takes_target) :]
+        return state.flatten()[int(self.agent.condition_config.takes_target) :]
 
     def forward(
         self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
         # One row of the initial state is broadcast, so that the batch size stays dynamic.
         initial = self.agent.initial_state(torch.zeros(1))
-        before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
+        before = initial.unflatten((target_return, *state) if self.agent.condition_config.takes_target else state)
         initial = initial._replace(condition=self.agent.condition.initial_state(target_return))
         action, after, _ = self.agent.act(obs, reward, before.reset(initial, reset))
         return action, *self.carried(after)
@@ -198,7 +198,7 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
 
     step, begin = _Step(agent).requires_grad_(False), agent.initial_state(torch.zeros(1))
     initial = step.carried(begin)
-    number = len(begin.condition) - int(agent.condition.takes_target)
+    number = len(begin.condition) - int(agent.condition_config.takes_target)
     labels = [condition] if number == 1 else [f"{condition}_{i}" for i in range(number)]
     labels += ["previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     labels += [f"plan_{i}" for i in range(len(begin.plan))]

@@ -274,6 +274,6 @@ def checkpoint_settings(config: RunConfig, data: DatasetSpec) -> EvaluationConfi
     the run and, unless it is capped to the same, at the best in the data."""
     settings = config.evaluation
     first = evaluated_returns(settings, data, config)[0]
-    capped = config.condition_options.limited and first > data.return_max
+    capped = config.condition.limited and first > data.return_max
     targets = (first,) if capped else tuple(dict.fromkeys((first, data.return_max)))
     return replace(settings, episodes=settings.checkpoint_episodes, target_returns=targets)

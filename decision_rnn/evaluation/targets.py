@@ -34,7 +34,7 @@ def paper_returns(settings: EvaluationConfig, data: DatasetSpec, configs: Sequen
     targets, best = settings.target_returns, data.return_max
     if targets is None:
         targets = tuple(data.target_returns)
-        if conditioned and all(config.condition_options.limited for config in conditioned):
+        if conditioned and all(config.condition.limited for config in conditioned):
             inside = [target for target in targets if target < best]
             targets = (AUTO, *inside) if any(config.takes_return for config in configs) else (AUTO,)
     elif AUTO in targets:
@@ -52,7 +52,7 @@ def evaluated_returns(settings: EvaluationConfig, data: DatasetSpec, config: Run
     the data's best return shows how much of it is due to the target. An agent with a limit sees the limit for either.
     """
     targets = paper_returns(settings, data, [config])
-    complete = settings.target_returns or config.condition_options.limited
+    complete = settings.target_returns or config.condition.limited
     return tuple(dict.fromkeys(targets if complete else (*targets, data.return_max)))
 
 
@@ -63,7 +63,7 @@ def default_return(config: RunConfig, data: DatasetSpec) -> float | None:
 
 def check_target(config: RunConfig, target: object = None, name: str = "the agent") -> None:
     """Raise InputError if an agent takes no target return, or if the target is `AUTO` and nothing limits it."""
-    valid = config.takes_target and (target != AUTO or config.condition_options.limited)
+    valid = config.takes_target and (target != AUTO or config.condition.limited)
     remedy = "set condition.rtg_quantile above 0" if config.takes_target else "it clones its data: leave it out"
     if not valid:
         raise InputError(f"{name} takes no target return{' auto' * config.takes_target}: {remedy}")
@@ -109,7 +109,7 @@ def remarks(
 ) -> Iterator[str]:
     """Warnings about the scores of an evaluation at these targets, of which `episodes` is the rollout."""
     numbers = [target for target in targets if target not in (None, AUTO)] if config.takes_return else []
-    quantile = getattr(config.condition_options, "rtg_quantile", 0.0)
+    quantile = getattr(config.condition, "rtg_quantile", 0.0)
     limit = f", though condition.rtg_quantile {quantile:g} limits the return-to-go" if quantile else ""
     if above := ", ".join(f"{target:g}" for target in numbers if target > data.return_max):
         yield f"scores at {above}, beyond the data's best {data.return_max:g}, measure extrapolation{limit}"

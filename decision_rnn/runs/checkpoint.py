@@ -164,7 +164,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         observation_index=weights.get("encoder.index"),
         rtg_limit=weights.get(LIMIT),
     )
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition_options, config.objective_options)
+    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
     with reading(path, "its weights", _remedy(folder)):
         agent.load_state_dict(weights)
     return TrainedAgent(agent.eval(), config, description.provenance, description.step, description.seconds)

@@ -115,8 +115,11 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     if full_name(config.dataset) == full_name(started.dataset):
         now["dataset"] = before["dataset"]
     differing = {key for key in before | now if before.get(key) != now.get(key)}
-    # A key that is written differently comes before those whose defaults depend on it, a name before its options.
-    order = {key: (saved.get(key) == new.get(key), not key.endswith(".name"), key) for key in differing}
+    # A key that is written differently comes before those whose defaults depend on it.
+    order = {
+        key: (saved.get(key) == new.get(key), key != "training.goal_relabeling", not key.endswith(".name"), key)
+        for key in differing
+    }
     for key in sorted(differing, key=order.__getitem__):
         offer = f"resume it with {typed('--config', run / 'config.yaml')}, or use another --output"
         if key == "training.steps" and longer:

@@ -62,7 +62,7 @@ def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool)
     means: dict[str, list[torch.Tensor]] = {}
     if saved is None:
         position = stream.state_dict()
-        check_objective(agent, stream.sample(), config.objective_options.name)
+        check_objective(agent, stream.sample(), config.objective.name)
         agent.check_acting(config.evaluation.actions, config.evaluation.inference)
         stream.load_state_dict(position)
     else:
@@ -203,12 +203,12 @@ def prepare(
         observation_index=None if index is None else visible,
         return_scale=return_scale,
     )
-    condition = config.condition_options
+    condition = config.condition
     if isinstance(condition, ReturnToGoConfig) and condition.limited:
         acting, training = map(torch.from_numpy, return_to_go_limits(episodes, condition.rtg_quantile))
         spec = replace(spec, rtg_limit=acting, training_rtg_limit=training)
     torch.manual_seed(config.seed)
-    agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options)
+    agent = DecisionAgent(config.agent, config.backbone, spec, condition, config.objective)
     if initial is not None:
         weights = {**initial.agent.state_dict(), LIMIT: agent.state_dict().get(LIMIT)}
         try:
@@ -220,4 +220,4 @@ def prepare(
             ) from None
     if rank() > 0:  # equal weights, but not equal dropout
         torch.manual_seed(config.seed + rank() * SEED_STRIDE)
-    return agent, Trainer(agent, config.training_options, carry_state=stream.carries_state), stream
+    return agent, Trainer(agent, config.training, carry_state=stream.carries_state), stream

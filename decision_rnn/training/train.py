@@ -154,7 +154,7 @@ def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
     name = convert(keys.get("init_from"), str | None, "init_from")
     if name is None:
         return dict(keys)
-    saved = flatten(to_dict(load_agent(name).config.resolved))
+    saved = flatten(to_dict(load_agent(name).config))
     sections = (*CHOICES, "observation", "agent")
     architecture = {key: value for key, value in saved.items() if key.partition(".")[0] in sections}
     for key in (f"{section}.name" for section in CHOICES):

@@ -25,7 +25,7 @@ def describe_run(
     validated: EpisodeStore | None,
 ) -> Iterator[str]:
     """Lines with the agent's size, its steps, warm-up and segments, and its episodes if not all are trained on."""
-    backbone, training, objective = config.backbone, config.training_options, config.objective_options.name
+    backbone, training, objective = config.backbone, config.training, config.objective.name
     yield (
         f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
         f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone"

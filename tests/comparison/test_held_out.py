@@ -46,7 +46,7 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     to_go = episode.rewards[::-1].cumsum()[::-1]
     if trained.config.takes_target:
         seen = top_episodes(open_dataset("local/mine").store, trained.config.top_fraction)
-        _, caps = return_to_go_limits(seen, trained.config.condition_options.rtg_quantile)
+        _, caps = return_to_go_limits(seen, trained.config.condition.rtg_quantile)
         assert (to_go > caps).any(), "no return-to-go is capped"
         to_go = np.minimum(to_go, caps)
         trained.agent.condition.acting_limit = None  # the lower one of acting, which `predict` applies

@@ -58,8 +58,8 @@ def test_bc_has_objective_and_optimizer_of_the_first_variant() -> None:
     shared = {"dataset": "local/reach", "training.goal_relabeling": "hindsight"}
     first, control = make_variants(shared, {}, ["mingru"], ["bc"], "test")
     assert control.config.condition.name == "none"
-    assert control.config.objective_options == first.config.objective_options == GMMConfig()
-    assert control.config.training_options.optimizer == first.config.training_options.optimizer == "muon"
+    assert control.config.objective == first.config.objective == GMMConfig()
+    assert control.config.training.optimizer == first.config.training.optimizer == "muon"
 
 
 def test_variant_may_act_in_its_own_way_in_every_evaluation(mine: Path, comparing: Compare, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ def make_agent(backbone: str) -> tuple[DecisionAgent, TrainingConfig]:
     keys = {"dataset": "hopper-medium", "backbone": backbone, "backbone.width": 8, "training.optimizer": "muon"}
     config = from_dict(keys | {"backbone.layers": 2}, "the test")
     spec = agent_spec(torch.zeros(3), torch.ones(3), 2)
-    condition = replace(config.condition_options, rtg_quantile=0.0)
-    return DecisionAgent(config.agent, config.backbone, spec, condition, config.objective_options), config.training
+    condition = replace(config.condition, rtg_quantile=0.0)
+    return DecisionAgent(config.agent, config.backbone, spec, condition, config.objective), config.training
 
 
 @pytest.mark.parametrize("backbone", registered_names())

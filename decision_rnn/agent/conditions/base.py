@@ -21,12 +21,17 @@ from decision_rnn.utils.registry import Class, ClassRegistry
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ConditionConfig:
-    """Options that all conditions share.
+    """Options that all conditions share, and what depends on them alone.
 
     Attributes:
         name: The condition's name.
+        takes_target: Whether an episode has a target, such as a return.
+        needs_adaln: Whether `limit` and `loss` read hidden states, which must not depend on the values then: the
+            condition enters by `agent.conditioning adaln`.
     """
 
+    takes_target: ClassVar[bool] = True
+    needs_adaln: ClassVar[bool] = False
     name: str
 
     @property
@@ -51,14 +56,9 @@ class Condition(nn.Module, ABC):
 
     Attributes:
         size: The number of values per step; 0 for no condition.
-        takes_target: Whether an episode has a target, such as a return.
-        needs_adaln: Whether `limit` and `loss` read hidden states, which must not depend on the values then: it enters
-            by `agent.conditioning adaln`.
     """
 
     size: int
-    takes_target: ClassVar[bool] = True
-    needs_adaln: ClassVar[bool] = False
 
     @abstractmethod
     def from_batch(self, batch: Batch) -> Tensor:
@@ -105,6 +105,7 @@ class Condition(nn.Module, ABC):
 class NoConditionConfig(ConditionConfig):
     """No condition: behaviour cloning."""
 
+    takes_target = False
     name: str = "none"
 
 
@@ -113,7 +114,6 @@ class NoCondition(Condition):
     """No condition. State: empty."""
 
     size = 0
-    takes_target = False
 
     def __init__(self, config: NoConditionConfig, spec: AgentSpec) -> None:
         super().__init__()

@@ -30,6 +30,7 @@ class TimeToGoalConfig(ConditionConfig):
             time in the data, predicted from its history and learnt with it. From 0.005 to 0.5.
     """
 
+    needs_adaln = True
     name: str = "time_to_goal"
     time_quantile: Annotated[float, Field(ge=TIME_LEVELS[-1], le=TIME_LEVELS[0])] = 0.01
 
@@ -49,7 +50,6 @@ class TimeToGoal(Condition):
     """
 
     size = 1
-    needs_adaln = True
     scale: Tensor
     levels: Tensor
 
