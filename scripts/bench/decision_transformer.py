@@ -36,7 +36,7 @@ class Block(nn.Module):
         # Attention is written out as published: matmul, where, softmax, dropout, matmul.
         q, k, v = self.qkv(self.attention_norm(x)).chunk(3, -1)
         scores = torch.matmul(q, k.transpose(-1, -2)) / q.shape[-1] ** 0.5
-        scores = torch.where(hidden, torch.tensor(MASKED, dtype=scores.dtype, device=x.device), scores)
+        scores = torch.where(hidden, MASKED, scores)
         x = x + self.dropout(self.output(torch.matmul(self.dropout(torch.softmax(scores, dim=-1)), v)))
         return x + self.mlp(self.mlp_norm(x))
 

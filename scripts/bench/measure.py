@@ -21,14 +21,15 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Row:
-    """One measured number: the median over rounds, the baseline's, and how many times better than the baseline."""
+    """One measured number: the median over rounds, the baseline's, and how many times better than the baseline, if it
+    has one."""
 
     name: str
     value: float
     unit: str
-    baseline: str
-    baseline_value: float
-    ratio: float
+    baseline: str = ""
+    baseline_value: float = 0.0
+    ratio: float = 0.0
 
 
 def seconds_of(work: Work, device: str = "cpu", calls: int = 1) -> float:
@@ -72,8 +73,11 @@ def format_rows(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table."""
     lines = ["| | median | ratio | baseline |", "| --- | --- | --- | --- |"]
     for row in rows:
-        reference = "itself" if row.baseline == row.name else f"{row.baseline}, {row.baseline_value:.4g} {row.unit}"
-        lines.append(f"| {row.name} | {row.value:.4g} {row.unit} | {row.ratio:.2f} | {reference} |")
+        compared = " | "
+        if row.baseline:
+            value = "itself" if row.baseline == row.name else f"{row.baseline}, {row.baseline_value:.4g} {row.unit}"
+            compared = f"{row.ratio:.2f} | {value}"
+        lines.append(f"| {row.name} | {row.value:.4g} {row.unit} | {compared} |")
     return "\n".join(lines)
 
 

@@ -57,8 +57,8 @@ def bench(options: argparse.Namespace) -> list[Row]:
     actor, recorder = EnvironmentActor(trained), Recorder(trained)
     (recorded,) = play(recorder)
     works = {
-        "rollout/episodes-100": lambda: play(actor)[0]["return"],
-        "rollout/episodes-100/all-cores": lambda: play(actor, processes=default_processes())[0]["return"],
+        f"rollout/episodes-{EPISODES}": lambda: play(actor)[0]["return"],
+        f"rollout/episodes-{EPISODES}/all-cores": lambda: play(actor, processes=default_processes())[0]["return"],
         "rollout/environments-alone": lambda: replay(environment_id, recorder.groups),
     }
     cpu: dict[str, list[float]] = {name: [] for name in works}

@@ -17,11 +17,12 @@ from products import products_of
 from decision_rnn import open_dataset
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.config import RunConfig, TrainingConfig
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.trainer import Trainer
 
-DATASET = "hopper-medium"
+DATASET, RETURN_SCALE = "hopper-medium", 1000.0
 BATCH, CONTEXT, WIDTH, LAYERS = 64, 20, 128, 3
 PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 BASELINE = "train/decision-transformer/fp32"
@@ -33,33 +34,34 @@ BASELINES: dict[str, tuple[Literal["fp32", "bf16"], float]] = {
 """Precision and dropout of each Decision Transformer."""
 
 
-def training_step(trainer: Trainer[Any], stream: StepStream) -> Work:
-    """One step of a trainer, with its batch."""
+def backbone_step(name: str, store: EpisodeStore, **training: Any) -> Work:
+    """One step of an agent with this backbone, with its batch; `training` are options of `TrainingConfig`."""
+    backbone = registered(name).config(name=name, width=WIDTH, layers=LAYERS)
+    settings = TrainingConfig(**{"batch_size": BATCH, "context": CONTEXT} | training)
+    config = RunConfig(dataset=DATASET, backbone=backbone, training=settings)
+    _, trainer, stream = prepare(config, store, RETURN_SCALE)
+    return lambda: trainer.step(stream.sample())
+
+
+def published_step(store: EpisodeStore, dropout: float, **training: Any) -> Work:
+    """One step of the Decision Transformer, with its batch."""
+    schedule: dict[str, Any] = {"steps": 100_000, "warmup_steps": 10_000, "schedule": "constant"}
+    settings = TrainingConfig(learning_rate=1e-4, **schedule, **{"batch_size": BATCH} | training)
+    trainer = Trainer(DecisionTransformer(store, RETURN_SCALE, WIDTH, LAYERS, dropout), settings)
+    stream = StepStream(store, CONTEXT, settings.batch_size, 0, trainer.device)
     return lambda: trainer.step(stream.sample())
 
 
 def bench(options: argparse.Namespace) -> list[Row]:
-    dataset = open_dataset(DATASET)
-    works: dict[str, Work] = {}
-    for name in options.backbones.split(",") if options.backbones else registered_names():
-        backbone = registered(name).config(name=name, width=WIDTH, layers=LAYERS)
-        for precision in PRECISIONS:
-            training = TrainingConfig(batch_size=BATCH, context=CONTEXT, precision=precision, device=options.device)
-            config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
-            _, trainer, stream = prepare(config, dataset.store, dataset.spec.return_scale)
-            works[f"train/{name}/{precision}"] = training_step(trainer, stream)
+    store = open_dataset(DATASET).store
+    names = options.backbones.split(",") if options.backbones else registered_names()
+    works = {
+        f"train/{name}/{precision}": backbone_step(name, store, precision=precision, device=options.device)
+        for name in names
+        for precision in PRECISIONS
+    }
     for name, (precision, dropout) in BASELINES.items():
-        model = DecisionTransformer(dataset.store, dataset.spec.return_scale, WIDTH, LAYERS, dropout)
-        published = TrainingConfig(
-            steps=100_000,
-            warmup_steps=10_000,
-            schedule="constant",
-            learning_rate=1e-4,
-            precision=precision,
-            device=options.device,
-        )
-        baseline = Trainer(model, published)
-        works[name] = training_step(baseline, StepStream(dataset.store, CONTEXT, BATCH, 0, baseline.device))
+        works[name] = published_step(store, dropout, precision=precision, device=options.device)
     products = {name.replace("train/", "products/"): products_of(work) for name, work in works.items()}
     seconds = measure({**works, **products}, options.rounds, options.device)
     rows = compare({name: seconds[name] for name in works}, BASELINE, "ms", 1e3)

@@ -81,4 +81,4 @@ def test_actions_and_evaluations_have_rows(load: Any, monkeypatch: pytest.Monkey
     assert {row.name for row in act.bench(agent)} == {
         f"act/{name}-1" for name in ("runtime", "runtime-int8", "eager", "window-20")
     }
-    assert [row.name for row in rollout.bench(agent)] == ["rollout/episodes-100", "rollout/episodes-100/all-cores"]
+    assert [row.name for row in rollout.bench(agent)] == ["rollout/episodes-2", "rollout/episodes-2/all-cores"]

@@ -1,0 +1,46 @@
+"""`scripts/gpu.py` on the CPU with tiny sizes, and what becomes of a part that fails; no test asserts a time."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import gpu
+import pytest
+from measure import Row
+
+
+def test_every_part_runs_on_the_cpu(tmp_path: Path) -> None:
+    command = [sys.executable, gpu.__file__, "--smoke", "--output", str(tmp_path)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    parts = json.loads((tmp_path / "gpu.json").read_text())["parts"]
+    errors = {name: part["errors"] for name, part in parts.items() if part["errors"]}
+    assert errors.keys() == (set() if find_spec("triton") else {"scan"}), (errors, process.stderr)
+    assert parts.keys() == gpu.SECONDS.keys()
+    values = {row["name"]: row["value"] for part in parts.values() for row in part["rows"]}
+    assert values["contract/passed"] > values["contract/failed"] == values["contract/not run"] == 0
+    assert values["learning/largest difference of a loss after resumption"] == 0  # exact on a CPU
+    assert values["steps/mingru/2/bf16"] > 0 < values["scan/2x4x8/complex64/forward and backward"]
+    assert all(f"| {name} |" in (tmp_path / "README.md").read_text() for name in (*parts, *values))
+
+
+def test_rows_before_an_error_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(sizes: gpu.Sizes) -> gpu.Rows:
+        yield Row("fails/first", 1.0, "ms")
+        raise MemoryError("too large")
+
+    monkeypatch.setitem(gpu.PARTS, "scan", fails)
+    gpu.run_part("scan", gpu.SMOKE, tmp_path / "rows")
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], start_new_session=True)
+    part = gpu.finish_part("scan", process, tmp_path / "rows")
+    assert [row["name"] for row in part["rows"]] == ["fails/first"]
+    assert ["3" in part["errors"][0], "MemoryError" in part["errors"][1]] == [True, True]
+
+
+def test_part_that_hangs_ends_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gpu.SECONDS, "scan", 0.2)
+    process = subprocess.Popen(["sleep", "100"], start_new_session=True)
+    part = gpu.finish_part("scan", process, tmp_path / "missing")
+    assert process.poll() is not None
+    assert len(part["errors"]) == 1
