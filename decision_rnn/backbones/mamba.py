@@ -14,27 +14,37 @@ exp(-dt), has its half-life (time_scales.py); that of state n is n times shorter
 
 Deviations from the paper: the paper spreads softplus(b_dt) over [0.001, 0.1], half-lives from 7 to 690 steps. An
 episode's first steps are convolved with zeros rather than with the previous episode. On a CPU the scan is a loop over
-time; on a GPU the factors of all steps are stored in memory, where the paper's kernel keeps them on chip.
+time; on a GPU the factors of a block of steps are stored in memory, where the paper's kernel keeps them on chip.
 
-On a CPU core the loop's time is that of moving inner * state_size numbers per step through memory. It stores h alone
-for the backward pass, where the factors and products that autograd would store are computed again. Powers of 2 are used
+For the backward pass, of segments longer than a block only the h before each block are stored, (batch, inner,
+state_size), and the others computed again, as in the paper's section 3.3.2: memory for all would be state_size times
+that of the inputs.
+
+On a CPU core the loop's time is that of moving inner * state_size numbers per step through memory. Of a block's steps
+it stores h alone: the factors and products that autograd would store are computed again. Powers of 2 are used
 for exponentials, three times as fast where torch.exp is left to MKL on an AMD processor; sums of products for products
 with a vector on the right, which torch's batched product computes one row at a time, six times as slow.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from decision_rnn.backbones.contract import Kernel, Layer, State, options, register_backbone, without_autocast
 from decision_rnn.backbones.conv import convolve, convolve_step
+from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.recurrence import first_order, linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.utils.parsing import PositiveInt
+
+BLOCK = 64
+"""Steps of a block, the states of which are in memory at the same time."""
 
 
 @options
@@ -130,10 +140,17 @@ def selective_scan(
 def stored_scan(
     dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`selective_scan` by the linear recurrence over all states, (batch, time, inner * state_size)."""
-    decay, drive = torch.exp(dt.unsqueeze(-1) * a), u.unsqueeze(-1) * b.unsqueeze(-2)
-    h = linear_recurrence(decay.flatten(2), drive.flatten(2), initial.flatten(1), reset).unflatten(2, a.shape)
-    return (h * c.unsqueeze(-2)).sum(-1), h[:, -1].clone()
+    """`selective_scan` by the linear recurrence over all states of a block, (batch, time, inner * state_size)."""
+
+    def run(dt: Tensor, u: Tensor, b: Tensor, c: Tensor, state: State, episode: Tensor) -> tuple[Tensor, State]:
+        decay, drive = torch.exp(dt.unsqueeze(-1) * a), u.unsqueeze(-1) * b.unsqueeze(-2)
+        begins = None if reset is None else F.pad(episode, (1, 0)).diff() > 0
+        h = linear_recurrence(decay.flatten(2), drive.flatten(2), state[0].flatten(1), begins).unflatten(2, a.shape)
+        return (h * c.unsqueeze(-2)).sum(-1), (h[:, -1].clone(),)
+
+    again: Any = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
+    y, (last,) = run_chunks(run if dt.shape[1] <= BLOCK else again, (dt, u, b, c), (initial,), reset, BLOCK)
+    return y, last
 
 
 class _SelectiveScan(torch.autograd.Function):
@@ -145,34 +162,53 @@ class _SelectiveScan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         a, h, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
         size = dt if reset is None else dt.masked_fill(reset.unsqueeze(2), torch.inf)
-        doublings, decay = a / math.log(2), torch.empty(h.shape, dtype=a.dtype, device=a.device)
-        before = h
-        states = []  # not one tensor, which the operating system would map anew, and clear, at every call
+        advance = partial(_advance, size, a / math.log(2), u, b, torch.empty(h.shape, dtype=a.dtype, device=a.device))
+        states, before = _block_states(dt.shape[1], h), [h]
         for t in range(dt.shape[1]):
-            torch.mul(size[:, t, None], doublings, out=decay).exp2_()
-            h = torch.mul(decay, h).addcmul_(u[:, t, None], b[:, t, :, None])
-            states.append(h)
+            if t and t % BLOCK == 0:
+                before.append(h.clone())
+            h = advance(t, h, states[t % BLOCK])
             y[:, t] = _product(c[:, t, None], h).squeeze(1)
-        ctx.save_for_backward(dt, size, a, u, b, c, before, *states)
+        ctx.blocks = len(before)
+        ctx.save_for_backward(dt, size, a, u, b, c, *before, *states)
         return y, h.transpose(1, 2).contiguous()
 
     @staticmethod
     @first_order
     def backward(ctx: Any, grad_y: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:
-        dt, size, a, u, b, c, initial, *states = ctx.saved_tensors
+        dt, size, a, u, b, c, *saved = ctx.saved_tensors
+        before, states = saved[: ctx.blocks], saved[ctx.blocks :]  # of the last block
+        recomputed = _block_states(BLOCK if ctx.blocks > 1 else 0, grad_last.transpose(1, 2))
         grad_dt, grad_u, grad_b, grad_c = map(torch.empty_like, (dt, u, b, c))
         grad, doublings = grad_last.transpose(1, 2).contiguous(), a / math.log(2)
         decay, work, grad_a = torch.empty_like(grad), torch.empty_like(grad), torch.zeros_like(grad)
         for t in reversed(range(dt.shape[1])):
+            if (t + 1) % BLOCK == 0 and t + 1 < dt.shape[1]:
+                h, states = before[t // BLOCK], recomputed
+                for i, state in enumerate(states):
+                    h = _advance(size, doublings, u, b, decay, t + 1 - BLOCK + i, h, state)
             grad.addcmul_(grad_y[:, t, None], c[:, t, :, None])
-            torch.sum(torch.mul(states[t], grad_y[:, t, None], out=work), -1, out=grad_c[:, t])
+            torch.sum(torch.mul(states[t % BLOCK], grad_y[:, t, None], out=work), -1, out=grad_c[:, t])
             torch.sum(torch.mul(grad, u[:, t, None], out=work), -1, out=grad_b[:, t])
             grad_u[:, t] = _product(b[:, t, None], grad).squeeze(1)
             grad.mul_(torch.mul(size[:, t, None], doublings, out=decay).exp2_())
-            torch.mul(grad, states[t - 1] if t else initial, out=work)
+            torch.mul(grad, states[t % BLOCK - 1] if t % BLOCK else before[t // BLOCK], out=work)
             grad_a.addcmul_(work, dt[:, t, None])
             grad_dt[:, t] = work.mul_(a).sum(1)
         return None, grad_dt, grad_a.sum(0).T, grad_u, grad_b, grad_c, grad.transpose(1, 2)
+
+
+def _block_states(steps: int, like: Tensor) -> list[Tensor]:
+    """Memory for the h of a block; not one tensor, which the operating system would map anew, and clear, every time."""
+    return [torch.empty_like(like, memory_format=torch.contiguous_format) for _ in range(min(BLOCK, steps))]
+
+
+def _advance(
+    size: Tensor, doublings: Tensor, u: Tensor, b: Tensor, decay: Tensor, t: int, h: Tensor, out: Tensor
+) -> Tensor:
+    """Step t from h into `out`; overwrites `decay`."""
+    torch.mul(size[:, t, None], doublings, out=decay).exp2_()
+    return torch.mul(decay, h, out=out).addcmul_(u[:, t, None], b[:, t, :, None])
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from decision_rnn.backbones import mamba
 from decision_rnn.backbones.mamba import selective_scan, stored_scan
 from decision_rnn.backbones.testing import noise
 
@@ -32,9 +33,11 @@ def naive(dt, a, u, b, c, h, reset):
     return torch.stack(y).view(BATCH, TIME, INNER), torch.stack(last).view(BATCH, INNER, SIZE)
 
 
+@pytest.mark.parametrize("block", [1, 2, 3, 64])
 @pytest.mark.parametrize("scan", [selective_scan, stored_scan])
 @pytest.mark.parametrize("places", [[], [(0, 0), (1, 3), (1, 4), (2, 6)]])
-def test_selective_scan_and_its_gradients_equal_a_loop(scan, places):
+def test_selective_scan_and_its_gradients_equal_a_loop(scan, places, block, monkeypatch):
+    monkeypatch.setattr(mamba, "BLOCK", block)
     reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
     for row, step in places:
         reset[row, step] = True
@@ -43,3 +46,36 @@ def test_selective_scan_and_its_gradients_equal_a_loop(scan, places):
     torch.testing.assert_close(found, expected)
     grads = [torch.autograd.grad(y, leaves, [noise(*part.shape) for part in y]) for y in (expected, found)]
     torch.testing.assert_close(grads[1], grads[0])
+
+
+@pytest.mark.parametrize("time", [5, 6])
+def test_blocks_of_time_change_no_bit(time, monkeypatch):
+    """Also if the graph is kept and its gradients are taken twice."""
+    leaves = [x if x.dim() == 2 or x.shape[1] == INNER else x[:, :time] for x in inputs()]
+    results = []
+    for block in (64, 3):
+        monkeypatch.setattr(mamba, "BLOCK", block)
+        outputs = selective_scan(*leaves)
+        ones = [torch.ones_like(output) for output in outputs]
+        grads = [torch.autograd.grad(outputs, leaves, ones, retain_graph=True) for _ in range(2)]
+        results += [(*outputs, *grad) for grad in grads]
+    for result in results[1:]:
+        assert all(map(torch.equal, result, results[0]))
+
+
+@pytest.mark.parametrize("scan", [selective_scan, stored_scan])
+def test_memory_for_the_backward_pass_does_not_grow_with_all_states(scan):
+    """A quarter of the states of 1,000 steps: those of one block, those between blocks, and the inputs."""
+    batch, time, inner, size = 2, 1000, 64, 32
+    steps, maps = (batch, time, inner), (batch, time, size)
+    dt, a, *others = (noise(*shape) for shape in (steps, (inner, size), steps, maps, maps, (batch, inner, size)))
+    saved = {}
+
+    def pack(tensor):
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        outputs = scan(*(x.requires_grad_() for x in (dt.abs(), -a.abs(), *others)))
+    assert outputs[0].requires_grad
+    assert sum(saved.values()) < batch * time * inner * size * dt.element_size() / 4
