@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 import torch
 from results_folder import RESULTS, provenance, table, write_report
-from torch import Tensor
 
 import decision_rnn
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
@@ -116,14 +115,14 @@ def contract(sizes: Sizes) -> Rows:
 def scan(sizes: Sizes) -> Rows:
     """GB/s of the recurrence beside a copy's; the bytes are those of its arguments and results, once each."""
     for shape, dtype in sizes.scans:
-        label, tensor = f"scan/{'x'.join(map(str, shape))}/{str(dtype)[6:]}", math.prod(shape) * dtype.itemsize
-        count = 2
-        if sizes.device == "cuda":  # so many inputs that every call finds its own outside the L2 cache
-            count += 4 * torch.cuda.get_device_properties(0).L2_cache_size // (3 * tensor)
-        calls = recurrences(shape, dtype, count, sizes.device)
-        works: dict[str, Work] = {name: repeated(call, count, sizes.device) for name, (_, call) in calls.items()}
+        label = f"scan/{'x'.join(map(str, shape))}/{str(dtype).removeprefix('torch.')}"
+        sets = 2
+        if sizes.device == "cuda":  # as many inputs as keep each call's own out of the L2 cache
+            sets += 4 * torch.cuda.get_device_properties(0).L2_cache_size // (3 * math.prod(shape) * dtype.itemsize)
+        calls = recurrences(shape, dtype, sets, sizes.device)
+        works = {name: repeated(call, sets, sizes.device) for name, (call, _) in calls.items()}
         seconds = measure(works, sizes.rounds, sizes.device)
-        speeds = {name: calls[name][0] * tensor * count / seconds[name] / 1e9 for name in works}
+        speeds = {name: calls[name][1] * sets / seconds[name] / 1e9 for name in works}
         for name, speed in speeds.items():
             yield Row(f"{label}/{name}", speed, "GB/s", f"{label}/copy", speeds["copy"], speed / speeds["copy"])
     if not find_spec("triton"):
@@ -131,38 +130,37 @@ def scan(sizes: Sizes) -> Rows:
 
 
 def recurrences(
-    shape: tuple[int, int, int], dtype: torch.dtype, count: int, device: str
-) -> dict[str, tuple[int, Callable[[int], object]]]:
-    """Functions of the number of one of `count` inputs, with the number of tensors of `shape` that they read or write.
+    shape: tuple[int, int, int], dtype: torch.dtype, sets: int, device: str
+) -> dict[str, tuple[Callable[[int], object], int]]:
+    """By name, functions of the number of a set of inputs, and the bytes that each has to move."""
+    wide = torch.promote_types(dtype, torch.float32)  # that of states and their gradients
+    a, b, grad = (torch.rand(sets, *shape, device=device).to(kind) for kind in (dtype, dtype, wide))
+    initial = torch.zeros(shape[0], shape[2], dtype=wide, device=device)
+    narrow_bytes, wide_bytes = (math.prod(shape) * kind.itemsize for kind in (dtype, wide))
+    forward_bytes = 2 * narrow_bytes + wide_bytes
+    copied = torch.zeros(sets, 2, forward_bytes // 2, dtype=torch.uint8, device=device)
 
-    `linear_recurrence` computes in float32 at least, and reads its arguments' bytes all the same.
-    """
-    inputs = [[torch.rand(shape, device=device).to(dtype) for _ in range(3)] for _ in range(count)]
-    copied = torch.rand(count, 2, 3 * math.prod(shape) // 2, device=device).to(dtype)
-    initial = torch.zeros(shape[0], shape[2], dtype=torch.promote_types(dtype, torch.float32), device=device)
+    def differentiated(i: int) -> object:
+        inputs = a[i].requires_grad_(), b[i].requires_grad_()
+        return torch.autograd.grad(linear_recurrence(*inputs, initial), inputs, grad[i])
 
-    def differentiated(a: Tensor, b: Tensor, grad: Tensor) -> object:
-        a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
-        h = linear_recurrence(a, b, initial)
-        return torch.autograd.grad(h, (a, b), grad.to(h.dtype))
-
-    calls: dict[str, tuple[int, Callable[[int], object]]] = {
-        "copy": (3, lambda i: copied[i, 0].copy_(copied[i, 1])),
-        "forward": (3, lambda i: linear_recurrence(*inputs[i][:2], initial)),
-        "forward and backward": (8, lambda i: differentiated(*inputs[i])),
+    calls: dict[str, tuple[Callable[[int], object], int]] = {
+        "copy": (lambda i: copied[i, 0].copy_(copied[i, 1]), forward_bytes),
+        "forward": (lambda i: linear_recurrence(a[i], b[i], initial), forward_bytes),
+        "forward and backward": (differentiated, 5 * narrow_bytes + 3 * wide_bytes),
     }
     if find_spec("triton"):
         kernels = importlib.import_module("decision_rnn.backbones.ops.recurrence_triton")
-        calls["kernel, forward"] = 3, lambda i: kernels.states(*inputs[i][:2], initial)
-        calls["kernel, backward"] = 3, lambda i: kernels.adjoint(*inputs[i][::2])
+        calls["kernel, forward"] = (lambda i: kernels.states(a[i], b[i], initial), forward_bytes)
+        calls["kernel, backward"] = (lambda i: kernels.adjoint(a[i], grad[i]), narrow_bytes + 2 * wide_bytes)
     return calls
 
 
-def repeated(call: Callable[[int], object], count: int, device: str) -> Work:
-    """The calls with 0 to `count` - 1; on CUDA as one graph, since some take less time than to launch them."""
+def repeated(call: Callable[[int], object], sets: int, device: str) -> Work:
+    """The calls with every number; on CUDA as one graph, since some take less time than to launch them."""
 
     def calls() -> list[object]:
-        return [call(i) for i in range(count)]
+        return [call(i) for i in range(sets)]
 
     if device != "cuda":
         return calls
@@ -174,10 +172,7 @@ def repeated(call: Callable[[int], object], count: int, device: str) -> Work:
     with torch.cuda.graph(graph):
         results = calls()
 
-    def replay(results: object = results) -> None:  # which share no memory as long as all are kept
-        graph.replay()
-
-    return replay
+    return partial(lambda _: graph.replay(), results)  # while all results are kept, they share no memory
 
 
 def steps(sizes: Sizes) -> Rows:
@@ -287,7 +282,7 @@ def run_part(name: str, sizes: Sizes, file: Path) -> None:
 
 def start_part(name: str, smoke: bool, file: Path) -> subprocess.Popen[bytes]:
     """Start a part in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", "PYTHONUNBUFFERED": "1"}
     environment |= {"OMP_NUM_THREADS": "1", **({"TRITON_INTERPRET": "1"} if smoke else {})}
     command = [sys.executable, __file__, name, "--rows", str(file), *["--smoke"] * smoke]
     return subprocess.Popen(command, env=environment, start_new_session=True)
