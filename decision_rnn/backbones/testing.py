@@ -59,7 +59,7 @@ class MixerCase:
 
     def build(self, dtype: torch.dtype | None = None) -> Any:
         """The mixer in that dtype, or in the widest."""
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             torch.manual_seed(1)
             return self.make()._apply(lambda part: cast(part, dtype or self.widest))
 

@@ -5,8 +5,9 @@ from dataclasses import fields
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.deploy.policies import find_subject, load_policy
+from decision_rnn.deploy.policies import load_subject
 from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.runs.folder import run_of
 
 SETTINGS = [field.name for field in fields(EvaluationConfig) if field.name != "checkpoint_episodes"]
 
@@ -20,5 +21,5 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Evaluate an agent, overriding its settings with the command line's, and print its scores."""
-    path = find_subject(command.run)
-    print(evaluate(load_policy(path) if path.suffix == ".onnx" else path, **command.settings))
+    policy, path = load_subject(command.run)
+    print(evaluate(policy, **{"output": run_of(path), **command.settings}))

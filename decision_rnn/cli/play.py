@@ -7,7 +7,7 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.deploy.browser import Subject, server, write_page
-from decision_rnn.deploy.policies import find_subject, load_subject
+from decision_rnn.deploy.policies import load_subject
 from decision_rnn.evaluation.evaluate import evaluation_environment
 from decision_rnn.evaluation.results import describe_acting, format_return
 from decision_rnn.evaluation.targets import check_target, default_return
@@ -38,7 +38,7 @@ def run(command: Namespace) -> None:
         if command.video is not None or command.episodes is not None:
             raise InputError("a page takes neither --video nor --episodes. Leave them out, or name one agent alone.")
         return _show_page(command)
-    trained = load_subject(find_subject(command.agents[0]))
+    trained, _ = load_subject(command.agents[0])
     spec, config, target, seed = trained.provenance, trained.config, command.target_return, command.seed
     environment_id = evaluation_environment(config.evaluation, spec)
     if target is None:
@@ -61,8 +61,7 @@ def run(command: Namespace) -> None:
 
 def _show_page(command: Namespace) -> None:
     """Write a page of the agents, and serve it unless its folder is named."""
-    files = [find_subject(name) for name in command.agents]
-    subjects = [Subject(name, load_subject(file), file) for name, file in zip(command.agents, files, strict=True)]
+    subjects = [Subject(name, *load_subject(name)) for name in command.agents]
     if command.target_return is not None:
         check_target(subjects[0].trained.config, command.target_return, command.agents[0])
     with tempfile.TemporaryDirectory() as temporary:

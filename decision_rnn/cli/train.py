@@ -17,7 +17,9 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it."""
-    source = "the command line" if command.config is None else f"{command.config} with the command line"
+    source = "the command line" if command.config is None else str(command.config)
+    if command.config is not None and command.overrides:
+        source += " and the command line"
     trained = train_keys(command.options, source, command.dataset, **command.settings)
     if rank() > 0:
         return

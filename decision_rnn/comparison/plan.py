@@ -20,7 +20,8 @@ from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Ro
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, open_dataset
-from decision_rnn.data.spec import DatasetSpec, observation_index
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result

@@ -19,22 +19,15 @@ from decision_rnn.utils.messages import tell, typed
 from decision_rnn.utils.parsing import read_record
 
 
-def find_subject(name: str | Path) -> Path:
-    """The file of an exported policy, or the folder of an agent; of a package whose plugins are not imported, its
+def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path]:
+    """An agent and its folder, or an exported policy and its file; of a package whose plugins are not imported, its
     exported policy, which needs none."""
-    if Path(name).suffix == ".onnx":
-        return Path(name)
-    folder = find_agent(name)
-    missing = [plugin for plugin in plugins_of(folder) if plugin not in sys.modules]
-    if missing and (folder / ONNX).is_file():
-        tell(f"{folder / ONNX} acts for the agent, which needs {typed('--plugins', ','.join(missing))}")
-        return folder / ONNX
-    return folder
-
-
-def load_subject(path: Path) -> TrainedAgent | EvaluatedPolicy:
-    """The agent or exported policy that `find_subject` finds."""
-    return load_policy(path) if path.suffix == ".onnx" else load_agent(path)
+    path = Path(name) if Path(name).suffix == ".onnx" else find_agent(name)
+    missing = [] if path.suffix == ".onnx" else [each for each in plugins_of(path) if each not in sys.modules]
+    if missing and (path / ONNX).is_file():
+        path = path / ONNX
+        tell(f"{path} acts for the agent, which needs {typed('--plugins', ','.join(missing))}")
+    return load_policy(path) if path.suffix == ".onnx" else load_agent(path), path
 
 
 def load_policy(path: str | Path) -> EvaluatedPolicy:

@@ -47,7 +47,7 @@ class Moment(NamedTuple):
     ended: bool
 
 
-def play(
+def moments(
     actor: ActingLoop[Any],
     environment: gymnasium.Env,
     target_return: float | None,
@@ -117,7 +117,7 @@ def film(
     def frames(environment: gymnasium.Env, every: int, speed: float) -> Iterator[Image.Image]:
         with bar(desc="filming", unit="picture", leave=False) as progress:
             for number in range(seed, seed + episodes):
-                for moment in play(actor, environment, target_return, number, limits):
+                for moment in moments(actor, environment, target_return, number, limits):
                     over = moment.ended or moment.steps >= seconds * speed - every
                     if moment.steps % every == 0 or over:
                         progress.update()
@@ -152,7 +152,7 @@ def watch(
         except Exception as error:  # rendering can raise anything
             raise cannot_render(error) from error
         for number in range(seed, seed + episodes):
-            *_, end = play(actor, environment, target_return, number, limits)
+            *_, end = moments(actor, environment, target_return, number, limits)
             yield end
 
 

@@ -10,11 +10,11 @@ from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, chec
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
-from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.spaces import described_spaces
+from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import evaluation_environment
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.runs.checkpoint import LIMIT, TrainedAgent, load_agent, load_training_state

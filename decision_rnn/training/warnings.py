@@ -9,9 +9,10 @@ from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
 from decision_rnn.data.info import warn_of_actions, warn_of_observations, warn_of_returns
-from decision_rnn.data.spec import DatasetSpec, observation_index
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import share_outside
+from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.targets import describe_few, describe_reach, evaluated_returns, remark_on_time_limit
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.messages import counted, tell, warn

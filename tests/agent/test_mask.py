@@ -12,9 +12,9 @@ from torch import Tensor
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
+from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.training.train import train

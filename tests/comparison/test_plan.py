@@ -34,7 +34,7 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
     variants = make_plan(keys, "test").variants
     config = {variant.label: variant.config for variant in variants}
     names = {"own": "own", "other": "other"}
-    controls = {"bc": "BC", "bc-10%": "10% BC", "bc-mlp": "BC (MLP)", "mlp": "MLP", "conv": "Convolution"}
+    controls = {"bc": "BC", "bc-10%": "10% BC", "bc-mlp": "BC by an MLP", "mlp": "MLP", "conv": "Convolution"}
     assert {variant.label: variant.name for variant in variants} == names | controls
     assert [variant.control for variant in variants] == [False] * 2 + [True] * 5
     own, bc = config["own"], config["bc"]

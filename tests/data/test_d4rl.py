@@ -32,8 +32,8 @@ from gymnasium.spaces import Box
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.d4rl import read_d4rl, write_d4rl
-from decision_rnn.data.spec import TASKS
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError
 
 ENDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]

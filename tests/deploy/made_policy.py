@@ -15,9 +15,10 @@ from decision_rnn.agent import (
 )
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import ObservationConfig, RunConfig
-from decision_rnn.data.spec import TASKS, DatasetSpec, observation_index
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.deploy import Policy, export_onnx
 from decision_rnn.environments.spaces import described_spaces
+from decision_rnn.environments.tasks import TASKS, observation_index
 from decision_rnn.runs.checkpoint import TrainedAgent
 
 

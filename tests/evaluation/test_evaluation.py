@@ -12,10 +12,11 @@ import pytest
 import scipy.stats
 
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.spaces import described_spaces
+from decision_rnn.environments.tasks import TASKS
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import evaluate, score

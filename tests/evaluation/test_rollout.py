@@ -16,7 +16,7 @@ from decision_rnn.agent import DecisionAgent, TimeToGoalConfig, agent_spec
 from decision_rnn.environments import playing
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act
 from decision_rnn.evaluation.rollout import rollout
-from decision_rnn.evaluation.video import play
+from decision_rnn.evaluation.video import moments
 from decision_rnn.runs.checkpoint import TrainedAgent
 
 Make = Callable[..., TrainedAgent]
@@ -116,7 +116,7 @@ def test_episodes_that_do_not_end_are_cut(
     (episodes,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, limits=limits)
     assert episodes["length"].tolist() == episodes["return"].tolist() == [steps] * 2
     assert episodes["cut"].all()
-    *_, last = play(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0, limits)
+    *_, last = moments(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0, limits)
     assert last == (steps, steps, True)
 
 

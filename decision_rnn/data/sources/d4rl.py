@@ -15,9 +15,10 @@ import numpy as np
 
 from decision_rnn.data.cache import check_arrays, identify, is_made_of
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
-from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.files import locked, new_file
 from decision_rnn.utils.messages import bar, counted, warn

@@ -24,7 +24,7 @@ from minari.storage import get_dataset_path
 
 from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
+from decision_rnn.data.spec import D4RL_REFERENCES, DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments import registry
 from decision_rnn.environments.episode import Episode
@@ -36,6 +36,7 @@ from decision_rnn.environments.registry import (
     settings_of,
 )
 from decision_rnn.environments.spaces import Spaces, read_space
+from decision_rnn.environments.tasks import TASKS, task_of
 from decision_rnn.utils.errors import InputError, one_line, reading
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar

@@ -20,11 +20,12 @@ from safetensors.numpy import load_file
 from decision_rnn.data.cache import sha256_of
 from decision_rnn.data.collect import is_made_by, open_or_collect
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spec import TASKS, DatasetSpec, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, make_group, record_group
 from decision_rnn.environments.recipe import Recipe
+from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.messages import bar, warn
 
 BEHAVIOR = Path(__file__).parents[1] / "behavior"
