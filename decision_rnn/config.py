@@ -77,7 +77,10 @@ class TrainingConfig:
         schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
+            With `fp32`, and where bf16 is not used, products are float32 in full, on CUDA without TF32.
         device: `cpu`, `cuda`, or `auto`, cuda if available.
+        cuda_graph: Whether a training step runs as one CUDA graph. `auto`: on CUDA, by one process and with `adamw`,
+            unless the step reads from the GPU, as gru, lstm and rnn do over segments of more than 64 tokens.
         checkpoint_every: Steps between checkpoints.
         log_every: Steps between lines of metrics.
     """
@@ -101,6 +104,7 @@ class TrainingConfig:
     gradient_clip: NonNegativeFloat = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    cuda_graph: Literal["auto"] | bool = "auto"
     checkpoint_every: PositiveInt = 1_000
     log_every: PositiveInt = 100
 

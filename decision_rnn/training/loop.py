@@ -73,8 +73,7 @@ class TrainingLoop:
             stopped = False
             while trainer.steps < settings.steps and not stopped:
                 output = trainer.step(self.stream.sample())
-                skipped = torch.tensor(float(output.skipped), device=trainer.device)
-                for name, value in {"loss": output.loss, **output.metrics, "skipped": skipped}.items():
+                for name, value in {"loss": output.loss, **output.metrics, "skipped": output.skipped}.items():
                     self.means[name].append(value)
                 progress.update()
                 last = trainer.steps == settings.steps

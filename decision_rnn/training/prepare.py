@@ -220,4 +220,5 @@ def prepare(
             ) from None
     if rank() > 0:  # equal weights, but not equal dropout
         torch.manual_seed(config.seed + rank() * SEED_STRIDE)
-    return agent, Trainer(agent, config.training, carry_state=stream.carries_state), stream
+    initial_state = agent.backbone.initial_state if stream.carries_state else None
+    return agent, Trainer(agent, config.training, initial_state), stream

@@ -2,75 +2,134 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from decision_rnn.backbones import State
+from decision_rnn.backbones import State, reset_rows
 from decision_rnn.config import TrainingConfig
-from decision_rnn.training.device import autocast, pick_device
+from decision_rnn.training.device import autocast, disable_tf32, pick_device
+from decision_rnn.training.graph import CapturedStep
 from decision_rnn.training.optimizer import make_optimizers
 from decision_rnn.utils.distributed import average_gradients, gather, own_rows, rank, world_size
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.messages import warn
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 class StepOutput(NamedTuple):
-    """What a training step reports.
+    """What a training step reports. Its tensors are scalars on the device, which the step does not wait for.
 
     Attributes:
-        loss: The batch's loss, a scalar; NaN if the step was skipped.
-        gradient_norm: The gradient's norm before clipping, a scalar.
+        loss: The batch's loss; NaN if the step was skipped.
+        gradient_norm: The gradient's norm before clipping.
         learning_rate: The rate of this step.
         metrics: The model's other scalars, by name; NaN if the step was skipped.
-        skipped: Whether the loss or the gradient was not finite, so that the step changed no weight.
+        skipped: 1 if the loss or the gradient was not finite, so that the step changed no weight, otherwise 0.
     """
 
     loss: Tensor
     gradient_norm: Tensor
     learning_rate: float
     metrics: Mapping[str, Tensor]
-    skipped: bool
+    skipped: Tensor
 
 
 class Trainer(Generic[Model]):
     """A module with everything that a training step changes: optimisers, moving average and carried state.
 
+    On CUDA, the step is captured as a graph if `settings.cuda_graph` says so.
+
     Args:
         model: `model(batch, state)` returns a `TrainingOutput`: the batch's loss, metrics, and the state after it. It
             is moved to the device.
         settings: Optimiser, schedule, device and precision. The caller decides on the number of steps and the batches.
-        carry_state: Whether `state` is what the model returned for the previous batch, without its gradient (truncated
-            backpropagation through time), and not always None.
+        initial_state: If given, `state` is what the model returned for the previous batch, without its gradient
+            (truncated backpropagation through time), and not always None. After a skipped step it is the initial
+            state, which this function makes for a number of rows.
+
+    Raises:
+        InputError: If the device is not available, or `settings.cuda_graph` is true and the step cannot be captured.
     """
 
-    def __init__(self, model: Model, settings: TrainingConfig, carry_state: bool = False) -> None:
+    def __init__(
+        self, model: Model, settings: TrainingConfig, initial_state: Callable[[int], State] | None = None
+    ) -> None:
         self.device = pick_device(settings.device)
+        if self.device.type == "cuda":
+            disable_tf32()
         self.model = model.to(self.device)
         self.settings, self.warmup, self.peak = settings, settings.warmup, settings.peak_learning_rate
         self.optimizers = make_optimizers(self.model, settings)
-        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-        self.parameters = [parameter for group in groups for parameter in group["params"]]
+        self.parameters = [parameter for group in self.groups for parameter in group["params"]]
         self.autocast = autocast(settings, self.device)
         self.average = copy.deepcopy(self.model) if settings.ema_decay else None
         # Without clipping, the norm is still computed for the log.
         self.max_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
-        self.carry_state, self.distributed = carry_state, world_size() > 1
+        self.initial_state, self.distributed = initial_state, world_size() > 1
         self.state: State | None = None
         self.steps = 0
-        self.skipped_in_a_row = 0
+        self.skipped_in_a_row = torch.zeros((), device=self.device)
+        self.metric_names: tuple[str, ...] = ()
+        # What changes from step to step: the rate of each group, and how far the average moves to the weights.
+        self.rates = torch.zeros(len(self.groups), device=self.device).unbind()
+        self.average_rate = torch.zeros((), device=self.device)
+        self.captured = self._make_captured()
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of all optimisers."""
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def step(self, batch: Any) -> StepOutput:
         """One optimiser step on this process's rows of a batch, on `device`."""
         factor = self.schedule()
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * factor
+        self.steps += 1
+        for group, rate in zip(self.groups, self.rates, strict=True):
+            number = group["initial_lr"] * factor
+            group["lr"] = number if self.captured is None else rate.fill_(number)
+        # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
+        self.average_rate.fill_(1 - min(self.settings.ema_decay, (1 + self.steps) / (10 + self.steps)))
+        loss, *metrics, norm, skipped = self._run(batch).unbind()
+        return StepOutput(loss, norm, self.peak * factor, dict(zip(self.metric_names, metrics, strict=True)), skipped)
 
+    def _run(self, batch: Any) -> Tensor:
+        """`_advance`, captured if that is possible."""
+        if self.captured is not None:
+            try:
+                return self.captured(batch)
+            except RuntimeError as error:
+                if self.settings.cuda_graph is True:
+                    raise
+                warn(f"warning: training without a CUDA graph, since capturing a step failed: {one_line(error)}")
+                self.captured = None
+        return self._advance(batch)
+
+    def _advance(self, batch: Any) -> Tensor:
+        """One step: the loss, the metrics, the gradient's norm and whether the step was skipped, in one tensor."""
+        values, state = self._update(batch)
+        if self.initial_state is None:
+            return values
+        if self.captured is None:
+            # The stream has moved on: a state from before a skipped batch would belong to other episodes.
+            self.state = None if values[-1] else state
+            return values
+        skipped, initial = values[-1].bool().expand(len(batch[0])), self.initial_state(len(batch[0]))
+        state = reset_rows(state, initial, skipped)
+        if self.state is None:
+            self.state = state
+        else:
+            for part, new in zip(self.state, state, strict=True):
+                part.copy_(new)
+        return values
+
+    def _update(self, batch: Any) -> tuple[Tensor, State]:
+        """Forward, backward and update: the values that `_advance` returns, and the state after the batch. Nothing is
+        read from the device, except for Muon."""
         with self.autocast:
             output = self.model(batch, self.state)
         for optimizer in self.optimizers:
@@ -81,24 +140,37 @@ class Trainer(Generic[Model]):
             scalars = average_gradients(self.parameters, scalars)
         norm = clip_grad_norm_(self.parameters, self.max_norm)
 
-        self.steps += 1
-        skipped = not math.isfinite(scalars[0] + norm)
-        if skipped:
-            # The stream has moved on: a state from before this batch would belong to other episodes.
-            self.state = None
-            self.skipped_in_a_row += 1
-            scalars = [torch.full_like(scalar, math.nan) for scalar in scalars]
-        else:
-            self.state = tuple(map(Tensor.detach, output.state)) if self.carry_state else None
-            self.skipped_in_a_row = 0
-            for optimizer in self.optimizers:
-                optimizer.step()
-            if self.average is not None:
-                # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
-                decay = min(self.settings.ema_decay, (1 + self.steps) / (10 + self.steps))
-                get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
-        loss, *metrics = scalars
-        return StepOutput(loss, norm, self.peak * factor, dict(zip(output.metrics, metrics, strict=True)), skipped)
+        skipped = (scalars[0] + norm).isfinite().logical_not().float()
+        self.skipped_in_a_row.add_(1).mul_(skipped)
+        for optimizer in self.optimizers:
+            if getattr(optimizer, "_step_supports_amp_scaling", False):
+                # As of a torch.amp.GradScaler: if it is 1, neither weights nor the optimiser's state change.
+                optimizer.found_inf = skipped  # type: ignore[attr-defined]
+            elif skipped:
+                continue
+            optimizer.step()
+        if self.average is not None:
+            averages, weights = (list[Tensor](module.parameters()) for module in (self.average, self.model))
+            with torch.no_grad():
+                torch._foreach_lerp_(averages, weights, [self.average_rate * (1 - skipped)] * len(weights))
+        self.metric_names = tuple(output.metrics)
+        reported = torch.stack(scalars).masked_fill(skipped.bool(), math.nan)
+        return torch.cat([reported, torch.stack([norm, skipped])]), tuple(map(Tensor.detach, output.state))
+
+    def _make_captured(self) -> CapturedStep | None:
+        """The step as a CUDA graph, if it is to be captured."""
+        fused = all(isinstance(optimizer, torch.optim.AdamW) for optimizer in self.optimizers)
+        possible = self.device.type == "cuda" and not self.distributed and fused
+        if self.settings.cuda_graph is True and not possible:
+            raise InputError(
+                "training.cuda_graph is true, but a step can only be captured on a CUDA device, by one process, with "
+                "training.optimizer adamw. Use auto."
+            )
+        if not (possible and self.settings.cuda_graph):
+            return None
+        for group in self.groups:
+            group["capturable"] = True
+        return CapturedStep(self._advance)
 
     def schedule(self) -> float:
         """The next step's factor of the rates: linear over the warm-up, then cosine decay to zero or constant."""
@@ -138,6 +210,7 @@ class Trainer(Generic[Model]):
             self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+        self.captured = self._make_captured()  # a graph would go on with the tensors from before
         self.state = tuple(part[own_rows(len(part))].to(self.device) for part in state["state"]) or None
         for random in state["random"][rank() :][:1]:
             torch.set_rng_state(random["cpu"])

@@ -51,7 +51,7 @@ def test_trainer_trains_any_module_that_returns_its_loss() -> None:
 
 def test_trainer_carries_the_state_without_gradient() -> None:
     model = Line()
-    trainer = Trainer(model, settings(), carry_state=True)
+    trainer = Trainer(model, settings(), lambda rows: (torch.zeros(()),))
     for _ in range(3):
         trainer.step(data())
     assert model.states[0] is None
@@ -138,7 +138,7 @@ class Memory(nn.Module):
 def test_rows_that_restarted_in_a_skipped_step_keep_no_state() -> None:
     """The second row restarts in the batch that is skipped: its state from before belongs to another episode."""
     model = Memory()
-    trainer = Trainer(model, settings(), carry_state=True)
+    trainer = Trainer(model, settings(), lambda rows: (torch.zeros(rows),))
     nowhere, second = torch.tensor([False, False]), torch.tensor([False, True])
     trainer.step((torch.tensor([1.0, 2.0]), nowhere))
     weight = model.w.item()
