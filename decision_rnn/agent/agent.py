@@ -170,8 +170,8 @@ class DecisionAgent(PolicyNetwork):
 def check_objective(agent: DecisionAgent, batch: Batch, name: str) -> None:
     """InputError, naming the rule, if an objective breaks one on a batch: the loss is a finite scalar with a gradient,
     metrics are scalars, actions have the data's shape and are within [-1, 1]. Uses up no random numbers."""
-    agent = copy.deepcopy(agent)
-    with torch.random.fork_rng():
+    agent, device = copy.deepcopy(agent), batch.reset.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         run, value = partial(agent.run_backbone, reset=batch.reset, state=None), agent.condition.from_batch(batch)
         _, hidden, _ = agent.hidden_states(run, value, batch.observation, batch.previous_action, batch.timestep)
         scaled = batch._replace(action=agent.action_scale.normalise(batch.action))

@@ -4,7 +4,8 @@ Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
 
     h_t = tanh(W x_t + U h_{t-1} + b)
 
-GRU and LSTM share its class: torch's layers run between resets.
+GRU and LSTM share its class: torch's layers run between resets. On CUDA, segments of up to `LOOP` steps are computed by
+one `step` after another: where resets are is then not read on the host, so that training can be captured as a graph.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.contract import (
+    BackboneConfig,
+    Layer,
+    State,
+    options,
+    register_backbone,
+    steps,
+    without_autocast,
+)
 from decision_rnn.backbones.ops.chunks import run_between_resets
+
+LOOP = 64
 
 
 @options
@@ -42,7 +53,13 @@ class TorchRNN(Layer):
         super().__init__(*[(cell.hidden_size,)] * (2 if isinstance(cell, nn.LSTM) else 1))
         self.cell = cell
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.cell.flatten_parameters()  # a copy's weights are apart in memory, and cuDNN would join them at every call
+
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        if x.is_cuda and reset is not None and x.shape[1] <= LOOP:
+            return steps(self, x, state, reset)
         state = state or self.initial_state(len(x))
         if len(state) == 2:
             return run_between_resets(self._run, (x,), state, reset)

@@ -29,6 +29,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.conv import convolve
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.planes import Planes, product
 from decision_rnn.backbones.time_scales import FadingConfig
@@ -134,7 +135,9 @@ def _chunk(
     """A chunk of `forward`: s, (batch, time, width), and the state after it."""
     u, time = x.permute(2, 0, 1).contiguous(), x.shape[1]
     carried = (episode == 0).to(u.dtype)
-    s = _causal_product(u, toeplitz[:, :time, :time], episode)
+    # Reading where episodes begin would make the host wait for a GPU.
+    causal = _causal_sum if u.is_cuda else _causal_product
+    s = causal(u, toeplitz[:, :time, :time], episode)
     before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
     for plane, read in zip(before, reads, strict=True):
         s = s + plane @ read[:, 1 : time + 1].transpose(1, 2) * carried
@@ -160,3 +163,11 @@ def _causal_product(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
     inside = (episode[rows] == number.unsqueeze(1)).to(u.dtype)
     products = (u.index_select(1, rows) * inside) @ toeplitz.transpose(1, 2) * inside
     return torch.zeros_like(u).index_add(1, rows, products)
+
+
+def _causal_sum(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
+    """`_causal_product` as a sum over lags of masked inputs, whose shapes do not depend on the episodes."""
+    width, batch, time = u.shape
+    begins = episode.diff(dim=1, prepend=torch.zeros_like(episode[:, :1])) > 0
+    kernel, past = toeplitz[:, :, 0].flip(1), u.new_zeros(batch, time - 1, width)
+    return convolve(kernel, u.new_zeros(width), u.permute(1, 2, 0), past, begins)[0].permute(2, 0, 1)

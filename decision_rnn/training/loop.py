@@ -152,7 +152,8 @@ class TrainingLoop:
     def show(self, function: Callable[[TrainedAgent], Returned]) -> Returned | None:
         """The result of a function of a copy of the agent, which does not affect training, nor count as its time; None
         if it was interrupted."""
-        with self.log.paused(), torch.random.fork_rng():
+        device = self.trainer.device
+        with self.log.paused(), torch.random.fork_rng([device] if device.type == "cuda" else []):
             agent = self.trained(copy.deepcopy(self.trainer.result).eval())
             return self.interruption.call(partial(function, agent))
 

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from subjects import WIDTH, make
 
-from decision_rnn.backbones.testing import add_noise, assert_near, noise
+from decision_rnn.backbones.s4d import _causal_product, _causal_sum
+from decision_rnn.backbones.testing import PATTERNS, add_noise, assert_near, mask, noise
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,18 @@ def test_s4d_with_tiny_step_size_is_accurate_in_float32():
         mixer.d.zero_()
     right, _ = mixer(x)
     assert_near(mixer.float()(x.float())[0], right, 1e-5, "float32")
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_causal_sum_of_cuda_equals_the_product(pattern: str):
+    u, kernel = noise(WIDTH, 3, 12).requires_grad_(), noise(WIDTH, 12, seed=1).requires_grad_()
+    age, episode = torch.arange(12)[:, None] - torch.arange(12), mask(pattern).cumsum(1)
+    results = []
+    for causal in (_causal_product, _causal_sum):
+        y = causal(u, torch.where(age >= 0, kernel[:, age.clamp_min(0)], 0), episode)
+        gradients = torch.autograd.grad((y * noise(*y.shape, seed=2)).sum(), (u, kernel))
+        results.append(dict(zip(("y", "u", "kernel"), (y, *gradients), strict=True)))
+    assert_near(results[1], results[0], 1e-12, "the sum")
 
 
 def test_h3_equals_convolutions_with_its_impulse_responses():
