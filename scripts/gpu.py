@@ -9,6 +9,7 @@ ends no other part, and what was measured before stays in the table.
 
 import argparse
 import contextlib
+import gc
 import importlib
 import itertools
 import json
@@ -35,6 +36,7 @@ from results_folder import RESULTS, provenance, table, write_report
 import decision_rnn
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.runs.folder import checkpoints_of
+from decision_rnn.training.graph import WARM_UP
 from decision_rnn.utils.workers import PROGRAM, available_cores
 
 sys.path.append(str(Path(__file__).with_name("bench")))
@@ -70,10 +72,11 @@ class Sizes:
     )
     backbones: tuple[str, ...] = ("mingru", "minlstm", "lru", "transformer", "lstm", "mamba", "mlp")
     batches: tuple[int, ...] = (64, 4096)
+    graphs: tuple[bool, ...] = (False, True)
     paced: int = 5_000
     episodes: int = 100
     dataset: str = "hopper-medium"
-    trained: int = 2_000
+    trained: int = 1_000
     played: int = 16
 
 
@@ -84,6 +87,7 @@ SMOKE = Sizes(
     scans=(((2, 4, 8), torch.float32), ((2, 4, 8), torch.complex64)),
     backbones=("mingru", "mlp"),
     batches=(2,),
+    graphs=(False,),
     paced=2,
     episodes=2,
     dataset="local/synthetic",
@@ -176,23 +180,32 @@ def repeated(call: Callable[[int], object], sets: int, device: str) -> Work:
 
 
 def steps(sizes: Sizes) -> Rows:
-    """Milliseconds of a training step, and the memory it takes; of the Decision Transformer at the first batch size."""
+    """Milliseconds of a training step, eager and captured as a CUDA graph, and the most memory that it takes; of the
+    Decision Transformer at the first batch size."""
     makers: dict[str, Callable[..., Work]] = {name: partial(backbone_step, name) for name in sizes.backbones}
     cases = [(name, batch) for batch in sizes.batches for name in makers] + [(PUBLISHED, sizes.batches[0])]
     makers[PUBLISHED] = partial(published_step, dropout=0.1)
+    times: dict[str, float] = {}
     with synthetic(sizes) as store:
-        for (name, batch), precision in itertools.product(cases, PRECISIONS):
-            label = f"steps/{name}/{batch}/{precision}"
+        for (name, batch), precision, graph in itertools.product(cases, PRECISIONS, sizes.graphs):
+            eager = f"steps/{name}/{batch}/{precision}"
+            label = eager + "/captured" * graph
+            options = {"batch_size": batch, "precision": precision, "cuda_graph": graph, "device": sizes.device}
             try:
+                gc.collect()  # the last trainer, which refers to itself
                 if sizes.device == "cuda":
                     torch.cuda.empty_cache()
                     torch.cuda.reset_peak_memory_stats()
-                work = makers[name](store=store, device=sizes.device, batch_size=batch, precision=precision)
-                yield Row(label, 1e3 * measure({label: work}, sizes.rounds, sizes.device)[label], "ms")
+                work = makers[name](store=store, **options)
+                seconds_of(work, sizes.device, WARM_UP + 1)
+                times[label] = 1e3 * measure({label: work}, sizes.rounds, sizes.device)[label]
+                base = eager if eager in times else label
+                yield Row(label, times[label], "ms", base, times[base], times[base] / times[label])
                 if sizes.device == "cuda":
                     yield Row(f"{label}/memory", torch.cuda.max_memory_allocated() / 1e9, "GB")
             except Exception as error:  # the next may fit into memory
                 yield f"{label}: {line_of(error)}"
+            work = None
 
 
 def pace(sizes: Sizes) -> Rows:
@@ -203,7 +216,7 @@ def pace(sizes: Sizes) -> Rows:
             ("mingru", backbone_step("mingru", **options)),
             (PUBLISHED, published_step(dropout=0.1, precision="fp32", **options)),
         ):
-            seconds_of(work, sizes.device, 2)
+            seconds_of(work, sizes.device, WARM_UP + 1)
             seconds, row = 1e5 * seconds_of(work, sizes.device, sizes.paced), f"pace/{name}/100,000 steps"
             yield Row(row, seconds, "s")
             if name == PUBLISHED:
@@ -318,7 +331,7 @@ def main() -> None:
         return run_part(names[0], SMOKE if options.smoke else Sizes(), options.rows)
     if not options.smoke and not torch.cuda.is_available():
         sys.exit("torch sees no CUDA device. --smoke runs every part on the CPU with tiny sizes.")
-    sentence, parts = provenance(seeds=[0]), {}
+    sentence, parts = provenance(seeds=[0], packages=["triton"] * bool(find_spec("triton"))), {}
     with tempfile.TemporaryDirectory() as folder:
         # On the CPU all at once: their times mean nothing.
         for group in [names] if options.smoke else [[name] for name in names]:

@@ -52,17 +52,24 @@ def published_step(store: EpisodeStore, dropout: float, **training: Any) -> Work
     return lambda: trainer.step(stream.sample())
 
 
-def bench(options: argparse.Namespace) -> list[Row]:
-    store = open_dataset(DATASET).store
+def training_steps(options: argparse.Namespace, **training: Any) -> dict[str, Work]:
+    """The steps of all candidates and baselines, by the names of their rows."""
+    store, training = open_dataset(DATASET).store, {"device": options.device} | training
     names = options.backbones.split(",") if options.backbones else registered_names()
     works = {
-        f"train/{name}/{precision}": backbone_step(name, store, precision=precision, device=options.device)
+        f"train/{name}/{precision}": backbone_step(name, store, precision=precision, **training)
         for name in names
         for precision in PRECISIONS
     }
     for name, (precision, dropout) in BASELINES.items():
-        works[name] = published_step(store, dropout, precision=precision, device=options.device)
-    products = {name.replace("train/", "products/"): products_of(work) for name, work in works.items()}
+        works[name] = published_step(store, dropout, precision=precision, **training)
+    return works
+
+
+def bench(options: argparse.Namespace) -> list[Row]:
+    works = training_steps(options)
+    eager = training_steps(options, cuda_graph=False)  # the products of a graph cannot be recorded
+    products = {name.replace("train/", "products/"): products_of(work) for name, work in eager.items()}
     seconds = measure({**works, **products}, options.rounds, options.device)
     rows = compare({name: seconds[name] for name in works}, BASELINE, "ms", 1e3)
     for name in products:
