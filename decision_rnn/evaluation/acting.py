@@ -38,6 +38,8 @@ class ActingLoop(ABC, Generic[State]):
     max_observation_dim: int
     limited: bool
     _state: State
+    _target: np.ndarray
+    _reward: np.ndarray
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
         self.num_envs, self._resets_by_next_step, self._expects_done = num_envs, True, False
@@ -48,8 +50,7 @@ class ActingLoop(ABC, Generic[State]):
             mode = env.metadata.get("autoreset_mode", "NextStep")
             self._resets_by_next_step = getattr(mode, "value", mode) == "NextStep"
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
-        self._target = self._target_return  # (num_envs,) after the first call
-        self._first: np.ndarray | None = None  # until the number of environments is known
+        self._first: np.ndarray | None = None  # (num_envs,), as others, once the number of environments is known
 
     @abstractmethod
     def initial_state(self, environments: int) -> State:
@@ -80,8 +81,9 @@ class ActingLoop(ABC, Generic[State]):
             return
         mask = np.broadcast_to(np.asarray(done, bool), self._first.shape)
         if target_return is not None:
-            self._target_return = self._target = np.where(mask, targets, self._target)
-        self._first = self._first | mask
+            np.copyto(self._target, targets, where=mask)
+            self._target_return = self._target.copy()
+        self._first |= mask
 
     def act(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
         """The actions for observations.
@@ -106,27 +108,30 @@ class ActingLoop(ABC, Generic[State]):
         if self._first is None:
             self._begin(count)
         assert self._first is not None
-        rewards = np.broadcast_to(np.asarray(reward, np.float32), (count,))
+        self._reward[...] = reward
         ended = None if done is None else np.broadcast_to(np.asarray(done, bool), (count,))
         if ended is None and self._expects_done and not self._first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         by_next_step = self._resets_by_next_step and not single
         first = self._first if ended is None or by_next_step else self._first | ended
-        _check_finite(observations, rewards, first, self.observation_layout)
-        actions = self._advance(observations, rewards, first)
-        self._first = ended if by_next_step and ended is not None else np.zeros(count, bool)
+        _check_finite(observations, self._reward, first, self.observation_layout)
+        if ended is not None:
+            self._first[...] = first
+        actions = self._advance(observations)
+        self._first[...] = ended if by_next_step and ended is not None else False
         values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
     __call__ = act
 
-    def _advance(self, observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> np.ndarray:
-        actions, self._state = self.step(observations, rewards, first, self._target, self._state)
+    def _advance(self, observations: np.ndarray) -> np.ndarray:
+        assert self._first is not None
+        actions, self._state = self.step(observations, self._reward, self._first, self._target, self._state)
         return actions
 
     def _begin(self, count: int) -> None:
         """Begin an episode in so many environments."""
-        self._target = np.broadcast_to(self._target_return, (count,))
+        self._target, self._reward = np.full(count, self._target_return, np.float32), np.zeros(count, np.float32)
         self._first, self._state = np.ones(count, bool), self.initial_state(count)
 
     def _targets(self, target_return: ArrayLike) -> np.ndarray:
@@ -170,8 +175,11 @@ class ActingLoop(ABC, Generic[State]):
 
 def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, layout: Layout) -> None:
     """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state."""
-    # Where all numbers are finite but this overflows, the loop below finds none.
-    if math.isfinite(np.vdot(observations, observations)) and math.isfinite(np.vdot(rewards, rewards)):
+    if observations.size < 100:  # numpy's functions are slow after a step of one environment, which empties the caches
+        total = sum(observations.ravel().tolist(), sum(rewards.tolist()))
+    else:
+        total = np.vdot(observations, observations) + np.vdot(rewards, rewards)
+    if math.isfinite(total):  # where all numbers are finite but this overflows, the loop below finds none
         return
     values = np.column_stack([observations, np.where(first, 0, rewards)])
     for row, entry in np.argwhere(~np.isfinite(values)):
