@@ -123,19 +123,15 @@ def overall(record: Record) -> Overall | None:
     scores = {label: {name: main[name][label] for name in shared} for label in labels}
     failed, reference = record.failures(), record.variants[0].label
     base = scores.get(reference, {})
-    aggregates, improvements, p_values = {}, {}, {}
+    aggregates, improvements = {}, {}
     for label, by_dataset in scores.items():
         mean = statistics.aggregate_scores(by_dataset)
         aggregates[label] = SeedScores(mean.score) if failed[label] else mean
         if base and label != reference:
             better = statistics.compare_over_datasets(by_dataset, base)
-            improvements[label] = SeedDifference(better.score)
-            if better.low is not None and not failed[label] and not failed[reference]:
-                improvements[label] = SeedDifference(better.score, better.low, better.high)
-                p_values[label] = statistics.improvement_p_value(by_dataset, base)
-    for label, p_value in zip(p_values, statistics.holm([*p_values.values()]), strict=True):
-        improvements[label] = replace(improvements[label], p_value=p_value)
-    return Overall(scores, aggregates, improvements)
+            complete = not (failed[label] or failed[reference])
+            improvements[label] = better if complete else SeedDifference(better.difference)
+    return Overall(scores, aggregates, statistics.adjusted(improvements))
 
 
 def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[float]]:

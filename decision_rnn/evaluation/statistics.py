@@ -39,8 +39,9 @@ class SeedScores:
 
 @dataclass(frozen=True)
 class SeedDifference:
-    """The difference of two variants' means, its 95% interval, which is not adjusted for other comparisons, and the
-    p-value of equal means; None where a variant has fewer than `FEWEST_FOR_INTERVAL` seeds or none has any variance."""
+    """The difference of two variants' means, or a probability of improvement, its 95% interval, which is not adjusted
+    for other comparisons, and the p-value of equal variants; None where a variant has fewer than `FEWEST_FOR_INTERVAL`
+    seeds or none has any variance."""
 
     difference: float
     low: float | None = None
@@ -130,8 +131,7 @@ def compare_variants(
 ) -> dict[str, SeedDifference]:
     """The differences of variants, by label, from a reference among them on the same dataset.
 
-    p-values are adjusted by Holm's method for the number of tests: if no variant differs from the reference, none is
-    said to differ in 95% of cases. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
+    p-values are those of `adjusted`. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
     """
     counts, others = episodes or {}, scores[reference]
     differences = {
@@ -139,9 +139,15 @@ def compare_variants(
         for label, values in scores.items()
         if label != reference
     }
-    p_values = {label: result.p_value for label, result in differences.items() if result.p_value is not None}
-    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return {label: replace(result, p_value=adjusted.get(label)) for label, result in differences.items()}
+    return adjusted(differences)
+
+
+def adjusted(differences: Mapping[str, SeedDifference]) -> dict[str, SeedDifference]:
+    """Differences, by label, with p-values adjusted by Holm's method for the number of tests: if no variant differs
+    from the reference, none is said to differ in 95% of cases."""
+    p_values = {label: each.p_value for label, each in differences.items() if each.p_value is not None}
+    p_values = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {label: replace(each, p_value=p_values.get(label)) for label, each in differences.items()}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -190,30 +196,25 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
 
 
-def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> SeedScores:
+def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> SeedDifference:
     """The probability that a run of one variant scores higher than a run of another, averaged over datasets, by which
-    both are given. There is no interval if a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
+    both are given. There is neither interval nor test if a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
 
     The distances of the ends of the datasets' intervals (`improvement_interval`) from the estimates are added in
     squares (Zou and Donner, 2008). The paper's bootstrap has length zero where all runs of one are the higher ones.
+    The test of one half is the two-sided rank-sum test stratified by dataset, with equal weights, by the normal
+    approximation with Mann and Whitney's variance, (m + n + 1) / 12mn.
     """
     pairs = [(scores[name], others[name]) for name in scores]
     probabilities = np.array([probability_of_improvement(*pair) for pair in pairs])
     mean = float(probabilities.mean())
     if min(len(values) for pair in pairs for values in pair) < FEWEST_FOR_INTERVAL:
-        return SeedScores(mean)
+        return SeedDifference(mean)
     intervals = [improvement_interval(p, *map(len, pair)) for p, pair in zip(probabilities, pairs, strict=True)]
     below, above = np.linalg.norm(np.array(intervals) - probabilities[:, None], axis=0) / len(pairs)
-    return SeedScores(mean, mean - float(below), mean + float(above), "95% interval")
-
-
-def improvement_p_value(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> float:
-    """Two-sided p-value that the probability of `compare_over_datasets` is one half: the rank-sum test stratified by
-    dataset, with equal weights, by the normal approximation with Mann and Whitney's variance, (m + n + 1) / 12mn."""
-    pairs = [(scores[name], others[name]) for name in scores]
-    excess = sum(probability_of_improvement(*pair) - 0.5 for pair in pairs)
     variance = sum((len(a) + len(b) + 1) / (12 * len(a) * len(b)) for a, b in pairs)
-    return float(2 * stats.norm.sf(abs(excess) / np.sqrt(variance)))
+    p_value = float(2 * stats.norm.sf(abs((probabilities - 0.5).sum()) / np.sqrt(variance)))
+    return SeedDifference(mean, mean - float(below), mean + float(above), p_value)
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> float:

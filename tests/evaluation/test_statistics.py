@@ -189,14 +189,14 @@ def test_improvement_is_averaged_and_its_intervals_combined() -> None:
     y = {name: generator.integers(0, 8, 5) for name in "cba"}
     improvement = compare_over_datasets(x, y)
     by_hand = [stats.mannwhitneyu(x[name], y[name], alternative="greater").statistic / 35 for name in "abc"]
-    assert improvement.score == pytest.approx(np.mean(by_hand))
+    assert improvement.difference == pytest.approx(np.mean(by_hand))
     ends = np.array([improvement_interval(p, 7, 5) for p in by_hand])
     below, above = np.sqrt(((ends - np.array(by_hand)[:, None]) ** 2).sum(axis=0)) / 3
-    expected = improvement.score - below, improvement.score + above
+    expected = improvement.difference - below, improvement.difference + above
     assert (improvement.low, improvement.high) == pytest.approx(expected)
     scores = suite(9, 5)
     sure = compare_over_datasets(scores, {name: values - 1000 for name, values in scores.items()})
-    assert (compare_over_datasets(scores, scores).score, sure.score, sure.high) == (0.5, 1.0, 1.0)
+    assert (compare_over_datasets(scores, scores).difference, sure.difference, sure.high) == (0.5, 1.0, 1.0)
     assert 0.8 < sure.low < 1.0
 
 
