@@ -65,8 +65,6 @@ class TrainingConfig:
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Default: `muon` for
             agents conditioned on the time to a goal, otherwise `adamw`.
         learning_rate: Peak learning rate. Default: 1e-3 with `adamw` and 4e-3 with `muon`.
-        recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`. Default: the
-            backbone's.
         weight_decay: Weight decay, applied to weight matrices only.
         ema_decay: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
             weights of the last step.
@@ -95,7 +93,6 @@ class TrainingConfig:
     p_randomgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: NonNegativeFloat | None = None
-    recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
     ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
     return_weighting: Annotated[float, Field(ge=0, le=100)] = 0.0
@@ -248,8 +245,7 @@ class RunConfig:
 
     @property
     def resolved(self) -> "RunConfig":
-        """The same run with the training options that it leaves open filled in, but for the recurrent rate's, whose
-        default is the backbone's own."""
+        """The same run with the training options that it leaves open filled in."""
         training = replace(
             self.training,
             learning_rate=self.training.peak_learning_rate,

@@ -11,7 +11,6 @@ import numpy as np
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import described_spaces, read_spaces
 from decision_rnn.environments.tasks import task_of
-from decision_rnn.utils.errors import InputError
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 """The entries of observations of Gymnasium-Robotics' `GoalEnv`."""
@@ -97,14 +96,6 @@ class DatasetSpec:
         if target_return is None or target_return == math.inf:
             return None
         return self.return_min <= target_return <= self.return_max
-
-    def check_contents(self, store: EpisodeStore, subject: object, remedy: str) -> None:
-        """Raise InputError, naming what was trained on the dataset and a remedy, if the store has other contents."""
-        if store.fingerprint != self.fingerprint:
-            raise InputError(
-                f"{subject} was trained on other contents of {self.name} (fingerprint {self.fingerprint[:12]}, "
-                f"now {store.fingerprint[:12]}): {remedy}"
-            )
 
 
 def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:

@@ -195,10 +195,6 @@ class Result(Measurements):
             scalars |= {f"{kind}/{name}{suffix}": metric.mean for name, metric in target.metrics.items()}
         return scalars
 
-    def to_dict(self) -> dict[str, Any]:
-        """The content of a result file, as plain JSON values."""
-        return {"schema": self.schema, **to_json(self)}
-
     def __str__(self) -> str:
         """The table that commands print."""
         data, protocol, targets = self.dataset, self.protocol, self.targets
@@ -262,7 +258,7 @@ def write_result(run: Path, result: Result) -> Path:
     path = result_file(run, result)
     try:
         with new_file(path) as new:
-            new.write_text(json.dumps(result.to_dict(), indent=2) + "\n")
+            new.write_text(json.dumps({"schema": result.schema, **to_json(result)}, indent=2) + "\n")
     except OSError:
         print(result, flush=True)
         raise

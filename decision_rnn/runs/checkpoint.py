@@ -26,7 +26,6 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of
-from decision_rnn.runs.folder import last_checkpoint as last_checkpoint
 from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import reading, writing
 from decision_rnn.utils.files import new_directory, remove_directory

@@ -2,8 +2,9 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -33,34 +34,23 @@ MOST_SKIPPED = 10
 """A run ends after this many skipped steps in a row."""
 
 
+@dataclass
 class TrainingLoop:
-    """The steps of a run, from where its trainer is, as `training.prepare.prepare_run` has prepared them.
+    """The steps of a run in its folder, from where its trainer is, as `prepare_run` has prepared them.
 
-    Args:
-        folder: The run's folder.
-        config: Its configuration.
-        spec: Its data.
-        trainer: The agent that is trained.
-        stream: The batches.
-        validation: The loss on other data, if there are any.
-        log: The metrics so far.
+    Attributes:
         means: The scalars of each step since the last line of metrics, by name.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        config: RunConfig,
-        spec: DatasetSpec,
-        trainer: Trainer[DecisionAgent],
-        stream: StepStream,
-        validation: Validation | None,
-        log: MetricsLog,
-        means: Mapping[str, list[Tensor]],
-    ) -> None:
-        self.folder, self.config, self.spec, self.log = folder, config, spec, log
-        self.trainer, self.stream, self.validation = trainer, stream, validation
-        self.means, self.interruption = defaultdict[str, list[Tensor]](list, means), Interruption()
+    folder: Path
+    config: RunConfig
+    spec: DatasetSpec
+    trainer: Trainer[DecisionAgent]
+    stream: StepStream
+    validation: Validation | None
+    log: MetricsLog
+    means: defaultdict[str, list[Tensor]]
+    interruption: Interruption = field(default_factory=Interruption)
 
     def run(self, callback: Callback | None) -> TrainedAgent:
         """Train until the last step, or until a signal or the callback stops it."""

@@ -16,7 +16,7 @@ def make_optimizers(model: nn.Module, settings: TrainingConfig) -> list[torch.op
     et al., "Muon is Scalable for LLM Training", 2025, equation 4), so that both have the same unit of learning rate.
     """
     rate = settings.peak_learning_rate
-    groups = optimizer_groups(model, rate, settings.weight_decay, settings.recurrent_rate)
+    groups = optimizer_groups(model, rate, settings.weight_decay)
     optimizers: list[torch.optim.Optimizer] = []
     if settings.optimizer == "muon":
         matrices = mixer_matrices(model)
@@ -48,23 +48,19 @@ def mixer_matrices(model: nn.Module) -> set[nn.Parameter]:
     }
 
 
-def optimizer_groups(
-    model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
-) -> list[dict[str, Any]]:
+def optimizer_groups(model: nn.Module, learning_rate: float, weight_decay: float) -> list[dict[str, Any]]:
     """AdamW's parameter groups: matrices get weight decay; biases, norms and recurrences' own parameters do not.
 
     Args:
         model: A module with any number of sequence mixers.
-        learning_rate: Learning rate of all parameters but the recurrences' own.
+        learning_rate: Learning rate of all parameters but the recurrences' own, whose rate is each mixer's
+            `recurrent_learning_rate`.
         weight_decay: Weight decay of matrices.
-        recurrent_rate: Learning rate of the recurrences' own parameters, as a multiple of `learning_rate`; if left out,
-            each mixer's `recurrent_learning_rate`.
     """
     rates: dict[nn.Parameter, float] = {}
     for mixer in model.modules():
         if isinstance(mixer, SequenceMixer):
-            default = mixer.recurrent_learning_rate(learning_rate)
-            rate = default if recurrent_rate is None else learning_rate * recurrent_rate
+            rate = mixer.recurrent_learning_rate(learning_rate)
             # A stack comes before its mixers and yields their parameters too: the mixer's own rate overrides.
             rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
     others = [parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in rates]

@@ -1,5 +1,6 @@
 """A run before its first step: what it is trained on and with, from a configuration, data and its last checkpoint."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,20 +60,23 @@ def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool)
     validation = None
     if held_out is not None:
         validation = Validation(make_stream(config, held_out, spaces[0], 0, trainer.device), config.training)
-    means: dict[str, list[torch.Tensor]] = {}
+    means = defaultdict[str, list[torch.Tensor]](list)
     if saved is None:
         position = stream.state_dict()
         check_objective(agent, stream.sample(), config.objective.name)
         agent.check_acting(config.evaluation.actions, config.evaluation.inference)
         stream.load_state_dict(position)
     else:
-        further = f"train another run from its weights, {typed('--init_from', folder)}, with another --output"
-        saved.provenance.check_contents(store, folder, further)
+        if store.fingerprint != saved.provenance.fingerprint:
+            raise InputError(
+                f"{folder} was trained on other contents of {dataset.name}. Train another run from its weights, "
+                f"{typed('--init_from', folder)}, with another --output."
+            )
         state = load_training_state(last_checkpoint(folder))
         trainer.result.load_state_dict(saved.agent.state_dict())
         trainer.load_state_dict(state)
         stream.load_state_dict(state["stream"])
-        means = {name: list(values.to(trainer.device)) for name, values in state["means"].items()}
+        means.update({name: list(values.to(trainer.device)) for name, values in state["means"].items()})
 
     if resume:
         done = trainer.steps == config.training.steps

@@ -21,8 +21,7 @@ from decision_rnn.backbones import registered
 from decision_rnn.config import from_dict, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
-from decision_rnn.runs.checkpoint import last_checkpoint
-from decision_rnn.runs.folder import read_metrics
+from decision_rnn.runs.folder import last_checkpoint, read_metrics
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import InputError
 

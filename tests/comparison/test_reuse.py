@@ -22,7 +22,8 @@ from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources.local import LocalSource
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result, write_result
-from decision_rnn.runs.checkpoint import last_checkpoint, load_agent
+from decision_rnn.runs.checkpoint import load_agent
+from decision_rnn.runs.folder import last_checkpoint
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import locked
 

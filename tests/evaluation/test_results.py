@@ -14,6 +14,7 @@ from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import Protocol, Result, read_result, result_file, stored_result, write_result
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.parsing import to_json
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_damaged_file_is_named_and_skipped_in_a_run(
 ) -> None:
     write_result(tmp_path, result)
     path = tmp_path / "results" / "step-10-a.json"
-    path.write_bytes(content if isinstance(content, bytes) else json.dumps(result.to_dict() | dict([content])).encode())
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(to_json(result) | dict([content])).encode())
     with pytest.raises(InputError, match=word):
         read_result(path)
     assert stored(tmp_path, result) == result

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from decision_rnn.deploy.package import package
-from decision_rnn.runs.checkpoint import last_checkpoint, load_agent
+from decision_rnn.runs.checkpoint import load_agent
+from decision_rnn.runs.folder import last_checkpoint
 from decision_rnn.runs.hub import SHIPPED, check_repo_id, find_agent, push_to_hub
 from decision_rnn.utils.errors import InputError
 

@@ -24,7 +24,8 @@ from decision_rnn.deploy.package import package, write_card
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.targets import default_return
-from decision_rnn.runs.checkpoint import TrainedAgent, last_checkpoint, write_agent
+from decision_rnn.runs.checkpoint import TrainedAgent, write_agent
+from decision_rnn.runs.folder import last_checkpoint
 
 
 def front_matter(card: str) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.runs.checkpoint import (
     TrainedAgent,
     changes_since,
-    last_checkpoint,
     load_agent,
     load_training_state,
     save_checkpoint,
     write_agent,
 )
+from decision_rnn.runs.folder import last_checkpoint
 from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.prepare import prepare
 from decision_rnn.utils.errors import InputError

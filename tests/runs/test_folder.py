@@ -19,8 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.runs.checkpoint import last_checkpoint
-from decision_rnn.runs.folder import MetricsLog, check_resumed_run, read_metrics, write_config
+from decision_rnn.runs.folder import MetricsLog, check_resumed_run, last_checkpoint, read_metrics, write_config
 from decision_rnn.training.train import train
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
 

@@ -11,7 +11,8 @@ from run_config import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
-from decision_rnn.runs.checkpoint import last_checkpoint, load_agent
+from decision_rnn.runs.checkpoint import load_agent
+from decision_rnn.runs.folder import last_checkpoint
 from decision_rnn.training.train import train
 from decision_rnn.training.trainer import Trainer
 

@@ -19,7 +19,8 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
-from decision_rnn.runs.checkpoint import TrainedAgent, last_checkpoint, load_agent
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.folder import last_checkpoint
 from decision_rnn.training.loop import TrainingLoop
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run

@@ -14,8 +14,7 @@ from decision_rnn.agent import DecisionAgent, TrainingOutput
 from decision_rnn.config import RunConfig
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.runs.checkpoint import last_checkpoint
-from decision_rnn.runs.folder import read_metrics
+from decision_rnn.runs.folder import last_checkpoint, read_metrics
 from decision_rnn.training.train import train
 
 HELD_OUT = "hopper-expert"
