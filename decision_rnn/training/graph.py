@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from decision_rnn.utils.errors import one_line
+from decision_rnn.utils.messages import warn
+
 WARM_UP = 3
 """Steps before the capture, in which torch and its libraries allocate what they keep and compile kernels."""
 
@@ -20,52 +23,57 @@ WARM_UP = 3
 class CapturedStep:
     """A step that is run eagerly `WARM_UP` times, then captured and replayed on copies of its batches.
 
-    The last eager step may not read from the GPU: a read during a capture leaves torch's state for captures behind.
+    The last eager step may not read from the GPU: a read would break the capture. A step that cannot be captured is run
+    eagerly for good, with a warning, or raises RuntimeError if `required`.
 
     Args:
         step: A step on a batch, a named tuple of tensors, which returns one tensor. Whatever else it reads or writes
             on the GPU stays where it is from step to step.
-
-    Raises:
-        RuntimeError: From the first calls, if the step cannot be captured; its random numbers are not used up then.
+        required: Whether the step must be captured.
     """
 
-    def __init__(self, step: Callable[[Any], Tensor]) -> None:
-        self.step, self.calls = step, 0
+    def __init__(self, step: Callable[[Any], Tensor], required: bool) -> None:
+        self.step, self.required, self.calls, self.failed = step, required, 0, False
         self.stream = torch.cuda.Stream()
         self.batch: Any = None
         self.replay: Callable[[], Tensor] | None = None
 
     def __call__(self, batch: Any) -> Tensor:
-        if self.replay is None:
-            return self._prepare(batch)
-        for part, new in zip(self.batch, batch, strict=True):
-            part.copy_(new)
-        return self.replay().clone()  # the next replay overwrites it
-
-    def _prepare(self, batch: Any) -> Tensor:
-        """One of the first steps."""
+        if self.failed:
+            return self.step(batch)
+        if self.replay is not None:
+            for part, new in zip(self.batch, batch, strict=True):
+                part.copy_(new)
+            return self.replay().clone()  # the next replay overwrites it
         random = torch.cuda.get_rng_state()
-        self.calls += 1
         try:
-            with warnings.catch_warnings():
-                # That AdamW runs uncaptured, and that torch does not notice all reads.
-                warnings.filterwarnings("ignore", ".*capturable=True|Synchronization debug mode")
-                if self.calls > WARM_UP:
-                    self.batch = batch._make(map(torch.clone, batch))
-                    self.replay = capture(partial(self.step, self.batch), self.stream)
-                    return self.replay().clone()
-                self.stream.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(self.stream), no_reads() if self.calls == WARM_UP else nullcontext():
-                    result = self.step(batch)
-                torch.cuda.current_stream().wait_stream(self.stream)
-                return result
-        except RuntimeError:
+            return self._prepare(batch)
+        except RuntimeError as error:
             # After a capture that failed, the generator refuses to draw outside of captures; its copy does not.
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(generator.clone_state())
             torch.cuda.set_rng_state(random)
-            raise
+            if self.required:
+                raise
+            warn(f"warning: training without a CUDA graph, since a step cannot be captured: {one_line(error)}")
+            self.failed = True
+            return self.step(batch)
+
+    def _prepare(self, batch: Any) -> Tensor:
+        """One of the first steps."""
+        self.calls += 1
+        with warnings.catch_warnings():
+            # That AdamW runs uncaptured, and that torch does not notice all reads.
+            warnings.filterwarnings("ignore", ".*capturable=True|Synchronization debug mode")
+            if self.calls > WARM_UP:
+                self.batch = batch._make(map(torch.clone, batch))
+                self.replay = capture(partial(self.step, self.batch), self.stream)
+                return self.replay().clone()
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream), no_reads() if self.calls == WARM_UP else nullcontext():
+                result = self.step(batch)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return result
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from decision_rnn.training.device import autocast, disable_tf32, pick_device
 from decision_rnn.training.graph import CapturedStep
 from decision_rnn.training.optimizer import make_optimizers
 from decision_rnn.utils.distributed import average_gradients, gather, own_rows, rank, world_size
-from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.messages import warn
+from decision_rnn.utils.errors import InputError
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -90,39 +89,24 @@ class Trainer(Generic[Model]):
         factor = self.schedule()
         self.steps += 1
         for group, rate in zip(self.groups, self.rates, strict=True):
-            number = group["initial_lr"] * factor
-            group["lr"] = number if self.captured is None else rate.fill_(number)
+            group["lr"] = group["initial_lr"] * factor
+            if self.captured is not None:
+                group.update(lr=rate.fill_(group["lr"]), capturable=True)
         # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
         self.average_rate.fill_(1 - min(self.settings.ema_decay, (1 + self.steps) / (10 + self.steps)))
-        loss, *metrics, norm, skipped = self._run(batch).unbind()
+        loss, *metrics, norm, skipped = (self.captured or self._advance)(batch).unbind()
         return StepOutput(loss, norm, self.peak * factor, dict(zip(self.metric_names, metrics, strict=True)), skipped)
-
-    def _run(self, batch: Any) -> Tensor:
-        """`_advance`, captured if that is possible."""
-        if self.captured is not None:
-            try:
-                return self.captured(batch)
-            except RuntimeError as error:
-                if self.settings.cuda_graph is True:
-                    raise
-                warn(f"warning: training without a CUDA graph, since capturing a step failed: {one_line(error)}")
-                self.captured = None
-        return self._advance(batch)
 
     def _advance(self, batch: Any) -> Tensor:
         """One step: the loss, the metrics, the gradient's norm and whether the step was skipped, in one tensor."""
         values, state = self._update(batch)
-        if self.initial_state is None:
-            return values
-        if self.captured is None:
-            # The stream has moved on: a state from before a skipped batch would belong to other episodes.
+        # The stream has moved on: a state from before a skipped batch would belong to other episodes.
+        if self.initial_state is not None and self.captured is None:
             self.state = None if values[-1] else state
-            return values
-        skipped, initial = values[-1].bool().expand(len(batch[0])), self.initial_state(len(batch[0]))
-        state = reset_rows(state, initial, skipped)
-        if self.state is None:
-            self.state = state
-        else:
+        elif self.initial_state is not None:
+            rows = len(batch[0])
+            state = reset_rows(state, self.initial_state(rows), values[-1].bool().expand(rows))
+            self.state = self.state or state
             for part, new in zip(self.state, state, strict=True):
                 part.copy_(new)
         return values
@@ -160,17 +144,12 @@ class Trainer(Generic[Model]):
     def _make_captured(self) -> CapturedStep | None:
         """The step as a CUDA graph, if it is to be captured."""
         fused = all(isinstance(optimizer, torch.optim.AdamW) for optimizer in self.optimizers)
-        possible = self.device.type == "cuda" and not self.distributed and fused
-        if self.settings.cuda_graph is True and not possible:
-            raise InputError(
-                "training.cuda_graph is true, but a step can only be captured on a CUDA device, by one process, with "
-                "training.optimizer adamw. Use auto."
-            )
-        if not (possible and self.settings.cuda_graph):
-            return None
-        for group in self.groups:
-            group["capturable"] = True
-        return CapturedStep(self._advance)
+        if self.device.type == "cuda" and not self.distributed and fused:
+            required = self.settings.cuda_graph is True
+            return CapturedStep(self._advance, required) if self.settings.cuda_graph else None
+        if self.settings.cuda_graph is True:
+            raise InputError("training.cuda_graph true needs CUDA, one process and training.optimizer adamw. Use auto.")
+        return None
 
     def schedule(self) -> float:
         """The next step's factor of the rates: linear over the warm-up, then cosine decay to zero or constant."""
@@ -204,13 +183,12 @@ class Trainer(Generic[Model]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned; the weights of `result` come from the checkpoint's weights file. Another
-        number of processes than that saved draws other random numbers."""
+        """Restore what `state_dict` returned, before the first step; the weights of `result` come from the checkpoint's
+        weights file. Another number of processes than that saved draws other random numbers."""
         if self.average is not None:
             self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.captured = self._make_captured()  # a graph would go on with the tensors from before
         self.state = tuple(part[own_rows(len(part))].to(self.device) for part in state["state"]) or None
         for random in state["random"][rank() :][:1]:
             torch.set_rng_state(random["cpu"])

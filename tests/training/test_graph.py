@@ -4,9 +4,7 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -102,7 +100,7 @@ def test_captured_steps_equal_eager_ones(store: EpisodeStore, modes: list[str], 
     trainer, stream = make(store, *options)
     reports, after = run(trainer, stream), everything(trainer)
     captured, stream = make(store, *options)
-    captured.captured = CapturedStep(captured._advance)
+    captured.captured = CapturedStep(captured._advance, required=True)
     assert str(run(captured, stream)) == str(reports)
     assert everything(captured) == after
     assert captured.captured.calls == WARM_UP + 1
@@ -113,34 +111,33 @@ def test_captured_steps_equal_eager_ones(store: EpisodeStore, modes: list[str], 
 def test_captured_run_resumes_to_the_same_weights(store: EpisodeStore, modes: list[str]) -> None:
     options = ["--backbone", "minlstm", "--training.tbptt_segments", "3"]
     trainer, stream = make(store, *options)
-    trainer.captured = CapturedStep(trainer._advance)
+    trainer.captured = CapturedStep(trainer._advance, required=True)
     run(trainer, stream, range(1, 9))
     saved = copy.deepcopy((trainer.state_dict(), trainer.result.state_dict(), stream.state_dict()))
     whole = run(trainer, stream, range(9, STEPS + 1)), everything(trainer)
     resumed, stream = make(store, *options)
     resumed.result.load_state_dict(saved[1])
     resumed.load_state_dict(saved[0])
-    resumed.captured = CapturedStep(resumed._advance)
+    resumed.captured = CapturedStep(resumed._advance, required=True)
     stream.load_state_dict(saved[2])
     assert (run(resumed, stream, range(9, STEPS + 1)), everything(resumed)) == whole
 
 
 @pytest.mark.parametrize("where", ["read", "capture"])
-@pytest.mark.parametrize("setting", ["auto", True])
+@pytest.mark.parametrize("required", [False, True])
 def test_step_that_cannot_be_captured_runs_eagerly(
     store: EpisodeStore,
     modes: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     where: str,
-    setting: Any,
+    required: bool,
 ) -> None:
     """A forward that reads from the GPU, after it drew random numbers, or an operation that graphs lack."""
     trainer, stream = make(store)
     reports, after = run(trainer, stream), everything(trainer)
     trainer, stream = make(store)
-    trainer.captured = CapturedStep(trainer._advance)
-    trainer.settings = replace(trainer.settings, cuda_graph=setting)
+    trainer.captured = CapturedStep(trainer._advance, required)
 
     def fail(*arguments: object) -> None:
         if where == "capture" or modes[-1] == "error":
@@ -151,7 +148,7 @@ def test_step_that_cannot_be_captured_runs_eagerly(
         monkeypatch.setattr(graph, "capture", fail)
     else:
         trainer.model.embedding_norm.register_forward_hook(fail)
-    if setting is True:
+    if required:
         with pytest.raises(RuntimeError, match="synchronizing"):
             run(trainer, stream)
         return
