@@ -8,7 +8,6 @@ A reset sets the decay to zero, which removes the earlier state and its gradient
 """
 
 import functools
-import subprocess
 import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -34,11 +33,12 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
     Returns:
         h: (batch, time, width).
     """
-    if b.dtype in (torch.bfloat16, torch.float16):
-        a, b = a.float(), b.float()
+    wide = torch.promote_types(b.dtype, torch.float32)
+    if _kernels(b) is None:  # the kernel converts numbers as it loads them
+        a, b = a.to(wide), b.to(wide)
     if reset is not None:
-        a = a * keep_mask(reset, b.dtype.to_real())
-    return _LinearRecurrence.apply(a.expand_as(b), b, initial.to(b.dtype))
+        a = a * keep_mask(reset, a.dtype.to_real())
+    return _LinearRecurrence.apply(a.expand_as(b), b, initial.to(wide))
 
 
 def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
@@ -100,13 +100,13 @@ def _kernels(x: Tensor) -> ModuleType | None:
 @functools.cache
 def _triton_kernels(device: torch.device) -> ModuleType | None:
     """The Triton kernel, tried on one number; or None, with a warning, without Triton, which comes with torch's CUDA
-    builds for Linux, or without the C compiler and Python headers that Triton needs."""
+    builds for Linux, without the C compiler and Python headers that Triton needs, or if it does not know the GPU."""
     one = torch.ones(1, 1, 1, device=device)
     try:
         from decision_rnn.backbones.ops import recurrence_triton
 
         recurrence_triton.states(one, one, one[0])
-    except (ImportError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+    except Exception as error:
         warnings.warn(f"Recurrences run as slow loops on {device}, since Triton does not work: {error}", stacklevel=2)
         return None
     return recurrence_triton
@@ -124,15 +124,16 @@ class _LinearRecurrence(torch.autograd.Function):
             for a_t, b_t, h_t in zip(a.unbind(1), b.unbind(1), h.unbind(1), strict=True):
                 previous = torch.addcmul(b_t, a_t, previous, out=h_t)
         ctx.save_for_backward(a, h, initial)
+        ctx.dtype = b.dtype
         return h
 
     @staticmethod
     @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, h, initial = ctx.saved_tensors
-        d, grad_initial = _adjoint(a.conj().resolve_conj(), grad)
-        grad_a = d * previous_states(h, initial).conj() if ctx.needs_input_grad[0] else None
-        return grad_a, d, grad_initial
+        d, grad_initial = _adjoint(a, grad)
+        grad_a = (d * previous_states(h, initial).conj()).to(a.dtype) if ctx.needs_input_grad[0] else None
+        return grad_a, d.to(ctx.dtype), grad_initial
 
 
 class _GatedRecurrence(torch.autograd.Function):
@@ -186,10 +187,11 @@ class _GatedRecurrence(torch.autograd.Function):
 
 
 def _adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients d_t = grad_t + a_{t+1} d_{t+1} of all states, and that of the initial state, from the conjugate
-    decay and the gradient of the outputs, (batch, time, width)."""
+    """The gradients d_t = grad_t + conj(a_{t+1}) d_{t+1} of all states, and that of the initial state, from the decay
+    and the gradient of the outputs, (batch, time, width)."""
     if (kernels := _kernels(grad)) is not None:
         return kernels.adjoint(a, grad)
+    a = a.conj().resolve_conj()
     d = torch.empty_like(grad, memory_format=torch.contiguous_format)
     a_next = d_next = torch.zeros_like(grad[:, 0])  # zero after the last step
     for a_t, grad_t, d_t in reversed(list(zip(a.unbind(1), grad.unbind(1), d.unbind(1), strict=True))):

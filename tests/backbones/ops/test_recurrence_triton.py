@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,14 @@ triton = pytest.importorskip("triton", reason="Triton is not installed: pip inst
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
+from triton.runtime.errors import PTXASError  # noqa: E402
 
 from decision_rnn.backbones.ops import recurrence, recurrence_triton  # noqa: E402
 
-interpreted = pytest.mark.skipif(
-    tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7), reason="an interpreter that fails with numpy 2.4"
-)
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
 
-@pytest.mark.parametrize("where", [pytest.param("interpreter", marks=interpreted), pytest.param("cuda", marks=on_cuda)])
+@pytest.mark.parametrize("where", ["interpreter", pytest.param("cuda", marks=on_cuda)])
 def test_triton_cases_pass_in_interpreter_and_on_cuda(where):
     """In a separate process, since Triton reads whether to interpret only when it is imported."""
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "triton_cases.py"]
@@ -31,25 +30,45 @@ def test_triton_cases_pass_in_interpreter_and_on_cuda(where):
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-FORMS = [*itertools.product([False, True], [False, True], ["i32"]), (False, False, "constexpr")]
+FORMS = [
+    *itertools.product([False, True], [False, True], [False, True], ["fp32"], ["aligned"]),
+    *[(False, False, False, "bf16", "aligned"), (False, True, True, "fp32", "any"), (False, False, False, "fp32", "1")],
+]
 
 
-@pytest.mark.parametrize(("backward", "is_complex", "time"), FORMS)
-def test_triton_kernel_compiles_for_hopper_gpus(backward, is_complex, time, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("compose", "backward", "is_complex", "dtype", "width"), FORMS)
+def test_triton_kernel_compiles_for_hopper_gpus(compose, backward, is_complex, dtype, width, tmp_path, monkeypatch):
     """To machine code, which needs no GPU; the interpreter does not detect what the compiler rejects. Triton compiles a
-    time of 1 as a constant."""
+    width of 1 as a constant, and loads wider where the width and addresses are multiples of 16. With fewer steps at
+    once than in use, which compile faster."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    options = {"backward": backward, "is_complex": is_complex, "channels": 128}
-    signature = {"a": "*fp32", "b": "*fp32", "carry": "*fp32", "h": "*fp32", "time": time, "width": "i32"}
+    options = {"compose": compose, "backward": backward, "is_complex": is_complex, "steps": 4, "columns": 64}
+    signature = {"a": f"*{dtype}", "b": f"*{dtype}"} | dict.fromkeys(("initial", "decays", "ends", "h"), "*fp32")
+    signature |= {"time": "i32", "width": "constexpr" if width == "1" else "i32", "length": "i32"}
     signature |= dict.fromkeys(options, "constexpr")
-    constants = options | ({"time": 1} if time == "constexpr" else {})
-    source = ASTSource(recurrence_triton.recurrence_kernel, signature, constants)
-    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+    constants = options | ({"width": 1} if width == "1" else {})
+    aligned = [0, 1, 2, 3, 4, 5, 7] if width == "aligned" else []
+    source = ASTSource(
+        recurrence_triton.recurrence_kernel, signature, constants, {(i,): [["tt.divisibility", 16]] for i in aligned}
+    )
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1}).asm["cubin"]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("Failed to find C compiler"), subprocess.CalledProcessError(1, "gcc")])
-def test_loop_runs_where_triton_finds_no_compiler(error, monkeypatch):
-    """Triton compiles its launcher at the first call, by gcc with Python's headers."""
+def test_time_is_split_where_programs_do_not_fill_the_gpu(monkeypatch):
+    monkeypatch.setattr(recurrence_triton, "_processors", lambda device: 132)
+    count = partial(recurrence_triton.chunk_count, device=torch.device("cuda"))
+    assert count(512 * 4, 64) == count(8 * 48, 1024) == 1  # enough programs
+    assert count(4, 20) == count(1, 255) == 1  # little time
+    assert 4 * 132 <= count(64, 8192) * 64 <= 8 * 132
+    assert 1 < count(1, 512) <= 512 // 64
+
+
+ERRORS = [RuntimeError("Failed to find C compiler"), subprocess.CalledProcessError(1, "gcc"), PTXASError("sm_999")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_loop_runs_where_triton_cannot_compile(error, monkeypatch):
+    """Triton compiles its launcher at the first call, by gcc with Python's headers, and the kernel by ptxas."""
 
     def states(a, b, initial):
         raise error

@@ -1,15 +1,19 @@
 """Tests of the recurrence's Triton kernel, which test_recurrence_triton.py runs in a separate process: in Triton's
 interpreter on the CPU if TRITON_INTERPRET=1 was set before Triton was imported, else on CUDA."""
 
+import itertools
 import os
 from functools import partial
 
 import pytest
+import references
 import torch
-from test_recurrence import problem, resets, values_and_gradients
+import triton
+from test_recurrence import loop, planes, problem, resets, values_and_gradients
 from test_recurrence import test_half_precision_gates_are_computed_in_float32 as test_half_precision  # noqa: F401
 from test_recurrence import test_linear_recurrence_does_not_modify_its_arguments as test_arguments  # noqa: F401
 from test_recurrence import test_values_and_gradients_equal_loops as test_values  # noqa: F401
+from triton.runtime import interpreter
 
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
@@ -17,6 +21,17 @@ from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
 torch.backends.cudnn.allow_tf32 = False
+if INTERPRETED:  # its time grows with the numbers that are loaded at once
+    recurrence_triton.STEPS, recurrence_triton.CHANNELS = 4, 8
+if INTERPRETED and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7):
+    # This interpreter takes arrays of one number for indices, which numpy 2.4 does not.
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patch_index(tensor, scope):
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patch_index
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +46,34 @@ def kernel_calls(monkeypatch):
     monkeypatch.setattr(recurrence, "_kernels", kernels)
     yield
     assert calls
+
+
+SPLITS = [
+    *itertools.product([torch.float32, torch.complex64, torch.bfloat16], [(2, 13, 3)], [2, 5]),
+    *[(torch.complex64, (2, 13, 3), None), (torch.bfloat16, (2, 13, 3), None)],  # on a GPU the default splits, too
+    *[(torch.float32, (2, 8, 2), 2), (torch.complex64, (1, 1, 9), 2)],
+]
+
+
+@pytest.mark.parametrize(("dtype", "shape", "chunks"), SPLITS, ids=str)
+def test_kernel_of_chunks_equals_float64_loops(dtype, shape, chunks, monkeypatch):
+    """Also where chunks do not divide the time, for inputs in half precision and in any layout."""
+    if chunks is not None:
+        monkeypatch.setattr(recurrence_triton, "chunk_count", lambda *_: chunks)
+    if not INTERPRETED:
+        shape = (shape[0], 47 * shape[1], 17 * shape[2])
+    wide = torch.promote_types(dtype, torch.float32)
+    a, b, initial = (part.to(dtype) for part in problem(wide, False, *shape))
+    a, b, initial = a.mT.contiguous().mT, torch.cat([b, b], 2)[..., : shape[2]], initial.to(wide)
+    for reset in resets(*shape[:2]):
+        found = values_and_gradients(partial(recurrence.linear_recurrence, reset=reset), [a, b, initial])
+        exact = [part.to(torch.promote_types(wide, torch.float64)) for part in (a, b, initial)]
+        right = values_and_gradients(partial(references.linear_recurrence, reset=reset), exact)
+        tolerances = [1e-5, *[1e-5 if dtype == wide else 2**-7] * 2, 1e-5]
+        for name, part, twin, tolerance in zip(("h", "a", "b", "initial"), found, right, tolerances, strict=True):
+            assert_near(planes(part), planes(twin), tolerance, name)
+    assert [part.dtype for part in found] == [wide, dtype, dtype, wide]
+    assert_near(planes(found[0]), planes(loop(*exact, reset)), 1e-5, "numbers")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
