@@ -4,14 +4,11 @@ A program is a warp, whose threads have neighbouring channels of one batch row, 
 step. The next 32 steps are loaded while those before them are computed.
 
 Where batch and width make fewer programs than the GPU runs at once, time is split into chunks with programs of their
-own. A first launch composes the steps of each chunk; in a second, each program composes the chunks before its own and
-starts from their state. a and b are then read twice.
+own. A first launch composes the steps of each chunk; in a second, which reads a and b again, each program composes the
+chunks before its own and starts from their state.
 
-Tested in Triton's interpreter and compiled for Hopper GPUs; not yet run on one. What ran on an H200 was a kernel that
-loaded a step at a time, and one that scanned tiles of 32 steps by shuffles between threads.
+Tested in Triton's interpreter and compiled for Hopper GPUs, but not yet run on one; earlier kernels were, on an H200.
 """
-
-import functools
 
 import torch
 import triton
@@ -140,14 +137,10 @@ def adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 def chunk_count(programs: int, time: int, device: torch.device) -> int:
     """Chunks into which time is split, so that each of the GPU's multiprocessors has up to eight programs; 1 where it
     has two anyway or time is short. A rule by arithmetic, not by measurement."""
-    if device.type != "cuda" or time < 256 or programs >= 2 * (processors := _processors(device)):
+    if device.type != "cuda" or time < 256:
         return 1
-    return min(8 * processors // programs, time // 64)
-
-
-@functools.cache
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return min(8 * processors // programs, time // 64) if programs < 2 * processors else 1
 
 
 def _run(a: Tensor, b: Tensor, initial: Tensor, backward: bool) -> Tensor:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ def test_triton_kernel_compiles_for_hopper_gpus(compose, backward, is_complex, d
 
 
 def test_time_is_split_where_programs_do_not_fill_the_gpu(monkeypatch):
-    monkeypatch.setattr(recurrence_triton, "_processors", lambda device: 132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(multi_processor_count=132))
     count = partial(recurrence_triton.chunk_count, device=torch.device("cuda"))
     assert count(512 * 4, 64) == count(8 * 48, 1024) == 1  # enough programs
     assert count(4, 20) == count(1, 255) == 1  # little time
