@@ -58,7 +58,7 @@ class TorchRNN(Layer):
         self.cell.flatten_parameters()  # a copy's weights are apart in memory, and cuDNN would join them at every call
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        if x.is_cuda and reset is not None and x.shape[1] <= LOOP:
+        if x.device.type != "cpu" and reset is not None and x.shape[1] <= LOOP:
             return steps(self, x, state, reset)
         state = state or self.initial_state(len(x))
         if len(state) == 2:

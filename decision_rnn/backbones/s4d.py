@@ -136,7 +136,7 @@ def _chunk(
     u, time = x.permute(2, 0, 1).contiguous(), x.shape[1]
     carried = (episode == 0).to(u.dtype)
     # Reading where episodes begin would make the host wait for a GPU.
-    causal = _causal_sum if u.is_cuda else _causal_product
+    causal = _causal_product if u.device.type == "cpu" else _causal_sum
     s = causal(u, toeplitz[:, :time, :time], episode)
     before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
     for plane, read in zip(before, reads, strict=True):

@@ -13,16 +13,12 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
-def disable_tf32() -> None:
-    """Compute float32 products on CUDA in float32: torch's recurrent layers would round them to TF32."""
-    torch.backends.cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
-
-
 def autocast(settings: TrainingConfig, device: torch.device) -> torch.autocast:
     """The precision of matrix products that `training.precision` names; `auto` does not emulate bf16, which is slower
-    than fp32."""
+    than fp32. On CUDA, TF32 is switched off, to which torch's recurrent layers would round."""
     if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
         native = torch.cuda.get_device_capability(device) >= (8, 0)
     else:
         native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

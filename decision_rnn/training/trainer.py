@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from decision_rnn.backbones import State, reset_rows
 from decision_rnn.config import TrainingConfig
-from decision_rnn.training.device import autocast, disable_tf32, pick_device
+from decision_rnn.training.device import autocast, pick_device
 from decision_rnn.training.graph import CapturedStep
 from decision_rnn.training.optimizer import make_optimizers
 from decision_rnn.utils.distributed import average_gradients, gather, own_rows, rank, world_size
@@ -59,8 +59,6 @@ class Trainer(Generic[Model]):
         self, model: Model, settings: TrainingConfig, initial_state: Callable[[int], State] | None = None
     ) -> None:
         self.device = pick_device(settings.device)
-        if self.device.type == "cuda":
-            disable_tf32()
         self.model = model.to(self.device)
         self.settings, self.warmup, self.peak = settings, settings.warmup, settings.peak_learning_rate
         self.optimizers = make_optimizers(self.model, settings)

@@ -11,6 +11,7 @@ import torch
 from run_config import parse_run
 from torch import Tensor
 
+from decision_rnn.backbones import registered_names
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training import graph
@@ -156,6 +157,22 @@ def test_step_that_cannot_be_captured_runs_eagerly(
     assert everything(trainer) == after
     assert capsys.readouterr().err.count("called a synchronizing CUDA operation") == 1
     assert modes[-1] == "default"
+
+
+@pytest.mark.parametrize("backbone", registered_names())
+def test_step_of_every_layer_reads_nothing_on_the_host(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch, backbone: str
+) -> None:
+    """A tensor without a value raises where it is read."""
+    trainer, stream = make(store, "--backbone", backbone, "--objective", "action_chunk")
+    agent, batch = trainer.model.to("meta"), Batch(*(part.to("meta") for part in stream.sample()))
+    monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: nullcontext())  # which refuses this device
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
+    for state in (None, agent.backbone.initial_state(4)):
+        output = agent(batch, state)
+        output.loss.backward()
+    with pytest.raises(RuntimeError, match="meta"):
+        output.loss.item()
 
 
 def test_graph_that_cannot_be_made_is_refused(store: EpisodeStore) -> None:
