@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -51,6 +52,11 @@ SECONDS = {"contract": 150, "scan": 40, "steps": 130, "pace": 40, "rollout": 60,
 PUBLISHED = "decision-transformer"
 LIBRARIES = {"JAX-CORL, GTX 1080 Ti": 11 * 60.0, "CORL, GTX 1080 Ti": 42 * 60.0}
 """Seconds of a training of the Decision Transformer by JAX-CORL's README, which differs from its code in the steps."""
+CUDA_TESTS = (
+    "tests/backbones/ops/test_recurrence_triton.py",
+    "tests/training/test_graph_cuda.py",
+    "tests/contract/test_contract_cuda.py",
+)
 FAST = "not (long_sequences or dense_resets) or (not stack and (dense_resets or mingru or minlstm or lru or hgrn))"
 """Of every layer, all but what takes minutes: long loops over time."""
 Rows = Iterator[Row | str]
@@ -63,7 +69,7 @@ class Sizes:
 
     device: str = "cuda"
     rounds: int = 3
-    contract: tuple[str, ...] = ("tests/contract/test_contract_cuda.py", "-k", FAST)
+    contract: tuple[str, ...] = (*CUDA_TESTS, "-k", FAST)
     scans: tuple[tuple[tuple[int, int, int], torch.dtype], ...] = (
         ((512, 64, 128), torch.bfloat16),
         ((8, 1024, 1536), torch.float32),
@@ -97,7 +103,7 @@ SMOKE = Sizes(
 
 
 def contract(sizes: Sizes) -> Rows:
-    """Tests of every layer's contract, in processes on three of four cores."""
+    """Tests of every layer's contract, of the kernel and of captured steps, on three of four cores."""
     processes = str(max(1, 3 * available_cores() // 4))
     command = [sys.executable, "-m", "pytest", "-vv", "-p", "no:cacheprovider", "-n", processes, *sizes.contract]
     options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": ROOT}
@@ -108,11 +114,11 @@ def contract(sizes: Sizes) -> Rows:
     if (collected := re.search(r"\[(\d+) items?\]", output)) is None:
         raise RuntimeError(f"pytest ran no test: {output[-300:]}")
     results = re.findall(r"^\[gw\d+\] \[ *\d+%\] ([A-Z]+) (\S+)", output, re.MULTILINE)
-    failures = [f"{result} {test}" for result, test in results if result != "PASSED"]
-    count = int(collected[1])
-    numbers = {"passed": len(results) - len(failures), "failed": len(failures), "not run": count - len(results)}
-    for name, number in numbers.items():
-        yield Row(f"contract/{name}", number, "tests", "contract/all", count, number / count)
+    failures = [f"{result} {test}" for result, test in results if result in ("FAILED", "ERROR")]
+    count, numbers = int(collected[1]), Counter(result.lower() for result, _ in results)
+    numbers["not run"] = count - len(results)
+    for name in ("passed", "failed", "error", "skipped", "not run"):
+        yield Row(f"contract/{name}", numbers[name], "tests", "contract/all", count, numbers[name] / count)
     yield from failures[:10]
 
 
