@@ -335,11 +335,14 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)  # of one part, which runs in this process
     options = parser.parse_args()
     names = options.parts or [*PARTS]
+    if unknown := set(names) - PARTS.keys():
+        parser.error(f"no part is called {', '.join(unknown)}: they are {', '.join(PARTS)}")
     if options.rows:
         return run_part(names[0], SMOKE if options.smoke else Sizes(), options.rows)
     if not options.smoke and not torch.cuda.is_available():
         sys.exit("torch sees no CUDA device. --smoke runs every part on the CPU with tiny sizes.")
-    sentence, parts = provenance(seeds=[0], packages=["triton"] * bool(find_spec("triton"))), {}
+    parts: dict[str, dict[str, Any]] = {}
+    sentence = provenance(seeds=[0], packages=["triton"] * bool(find_spec("triton")))
     with tempfile.TemporaryDirectory() as folder:
         # On the CPU all at once: their times mean nothing.
         for group in [names] if options.smoke else [[name] for name in names]:
