@@ -22,8 +22,8 @@ from decision_rnn.utils.parsing import STRICT
 
 MAX_TIMESTEP = 1000
 """The number of learnt embeddings of timesteps; later ones share the last."""
-MIN_STD = 1e-3
-"""Smallest scale of an observation entry, so that entries constant in the data do not magnify small deviations."""
+RESOLUTION = 8 * torch.finfo(torch.float32).eps
+"""An observation entry whose standard deviation is at most this share of its mean is constant but for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -63,7 +63,11 @@ class TrainingOutput(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Selects and normalises the observation entries that the agent reads: (..., entries) -> (..., features)."""
+    """Selects and normalises the observation entries that the agent reads: (..., entries) -> (..., features).
+
+    Their scale is their standard deviation in the data; of constant entries it is their own size, so that small
+    deviations are not magnified, and 1 if they are 0. It is in proportion to the unit of an entry, whatever that is.
+    """
 
     index: Tensor | None
     mean: Tensor
@@ -73,8 +77,10 @@ class Encoder(nn.Module):
         super().__init__()
         self.features = len(spec.observation_mean)
         self.register_buffer("index", spec.observation_index)
-        self.register_buffer("mean", spec.observation_mean.float())
-        self.register_buffer("std", spec.observation_std.float().clamp_min(MIN_STD))
+        mean, std = spec.observation_mean.float(), spec.observation_std.float()
+        size = mean.abs()
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", torch.where(std > RESOLUTION * size, std, torch.where(size > 0, size, 1.0)))
 
     def forward(self, observation: Tensor) -> Tensor:
         if self.index is not None:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.comparison import figures, summary, tables
+from decision_rnn.comparison import summary, tables
 from decision_rnn.comparison.record import Record
+from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.files import check_destination, new_file, write_atomically
+from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import read_json, to_json
 
 
@@ -78,9 +80,16 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg."""
+    """Write comparison.json, comparison.md and scores.svg, the last unless matplotlib is broken."""
     record = json.dumps(to_json(comparison), separators=(",", ":"))
-    write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
+    try:
+        from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
+
+        write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
+    except OSError:
+        raise
+    except Exception as error:  # a broken matplotlib
+        warn(f"warning: scores.svg is left out ({type(error).__name__}: {one_line(error)})")
     write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
     write_atomically(folder / "comparison.json", f"{record}\n".encode())
 
@@ -95,6 +104,8 @@ def write_page(path: Path, output: Path | None = None) -> Path:
     Raises:
         InputError: If there is no comparison, or the file cannot be written.
     """
+    from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
+
     comparison = read_comparison(path)
     output = output or (path if path.is_dir() else path.parent) / "report.html"
     check_destination(output)

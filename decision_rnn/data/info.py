@@ -22,6 +22,9 @@ UNRESOLVED = 2.0**20
 LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
 
+LITTLE = 0.1
+"""The share of an action's bounds below which `train` says that the data fill little of them."""
+
 
 def format_info(dataset: Dataset) -> str:
     """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint."""
@@ -35,6 +38,8 @@ def format_info(dataset: Dataset) -> str:
     ends = {"terminated": terminated, "truncated": truncated, "both": terminated & truncated}
     ends["partial (neither)"] = ~(terminated | truncated)
     mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
+    form = ".1f" if np.abs(store.episode_returns).max() >= 10 else ".4g"  # rewards may be in any unit
+    returns = (format(s[f"return_{key}"], form) for key in ("mean", "sd", "min", "max"))
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
     spaces = {"observation": store.observation_space, "action": store.action_space}
     rows = [
@@ -44,7 +49,7 @@ def format_info(dataset: Dataset) -> str:
         ("steps", f"{store.steps:,}"),
         ("episodes", f"{len(store):,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
         ("ends", ", ".join(f"{flags.sum()} {end}" for end, flags in ends.items())),
-        ("return", f"{s['return_mean']:.1f} ± {s['return_sd']:.1f}, {s['return_min']:.1f} to {s['return_max']:.1f}"),
+        ("return", "{} ± {}, {} to {}".format(*returns)),
         ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
         ("scale", spec.score_meaning),
         ("compare", spec.comparable),
@@ -72,7 +77,7 @@ def plot_returns(dataset: Dataset, path: Path) -> None:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.hist(returns, bins=50, color="C0")
-    left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.0f}")
+    left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.4g}")
     left.set(xlabel="return of an episode", ylabel="episodes")
     left.legend(frameon=False, fontsize=8)
     right.plot(lengths, returns, ".", markersize=2, alpha=0.4, color="C0")
@@ -116,7 +121,7 @@ def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
     returns, space = store.episode_returns, store.observation_space
     goals = isinstance(space, Dict) and {ACHIEVED, DESIRED} <= set(space.spaces)
     remedy = "--training.goal_relabeling hindsight" if goals else "--condition none, or add other episodes"
-    if len(returns) > 1 and np.ptp(returns) <= 1e-6 * np.abs(returns).max():
+    if len(returns) > 1 and store.equal_returns:
         yield (
             f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return carries no information; "
             f"train with {remedy}"
@@ -124,11 +129,18 @@ def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
 
 
 def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
-    """A sentence on the box to which actions are scaled, unless it is [-1, 1] and holds all of them."""
+    """Sentences on entries that fill little of their bounds, and on the box to which actions are scaled, unless it is
+    [-1, 1] and holds all of them."""
     box = store.action_space
     if not isinstance(box, Box):
         return
-    outside = share_outside(store.actions, box)
+    outside, filled = share_outside(store.actions, box), np.ptp(store.actions, axis=0)
+    little = np.flatnonzero((filled > 0) & (filled < LITTLE * (box.high - box.low).ravel()))
+    if little.size:
+        yield (
+            f"{_named(little, store.entry_names('actions'))} of the actions fills less than {LITTLE:.0%} of its bounds "
+            "and is learnt badly, since it is scaled to them: give the action space that fits, or none"
+        )
     if (box.low == -1).all() and (box.high == 1).all() and not outside:
         return
     fixed = np.flatnonzero(box.low.ravel() == box.high.ravel())

@@ -107,17 +107,20 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
     """
     statistics = store.statistics
     low, high = statistics["return_min"], statistics["return_max"]
-    largest, highest = max(abs(low), abs(high)), "its highest" if high > low else f"a return of {low + 1:g}"
+    largest, highest = max(abs(low), abs(high)), "its highest"
+    if store.equal_returns:
+        high = low + (largest or 1.0)
+        highest = f"a return of {high:g}"
     truncated = store.episode_lengths[store.truncated & ~store.terminated]
     limited = len(truncated) and np.mean(truncated == truncated.max()) >= 0.5
     fields: dict[str, Any] = {
         "environment_id": store.environment_id,
         "reference_min": low,
-        "reference_max": high if high > low else low + 1.0,
+        "reference_max": high,
         "score_meaning": f"0 is the data's lowest return, 100 {highest}",
         "comparable": "scores are scaled to these data alone and are not comparable with published ones",
-        "target_returns": (high, statistics["return_p50"]),
-        "return_scale": 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0,
+        "target_returns": (statistics["return_max"], statistics["return_p50"]),
+        "return_scale": largest / 3 or 1.0,  # as Hopper's 3600 is divided by 1000 in the Decision Transformer
         "spaces": described_spaces(store.observation_space, store.action_space),
         "fingerprint": store.fingerprint,
         **{key: statistics[key] for key in ("return_mean", "return_sd", "return_min", "return_max")},

@@ -133,6 +133,11 @@ class EpisodeStore:
         """(episodes,) int64, in steps."""
         return np.diff(self.offsets)
 
+    @property
+    def equal_returns(self) -> bool:
+        """Whether all episodes have the same return, but for rounding."""
+        return bool(np.ptp(self.episode_returns) <= 1e-6 * np.abs(self.episode_returns).max())
+
     @cached_property
     def statistics(self) -> dict[str, float]:
         """Mean, standard deviation, extremes and percentiles of the episodes' returns, and of their lengths."""

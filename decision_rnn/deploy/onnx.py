@@ -121,6 +121,7 @@ def describe(
             "conditioned": config.takes_target,
             "default": "auto" if target == AUTO else float(target or 0.0),
             "auto": config.condition.limited,
+            "reads_reward": config.takes_return,
         },
         "training": {
             "config": to_dict(config),

@@ -23,7 +23,7 @@ from decision_rnn.evaluation.video import film
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, write_agent
 from decision_rnn.runs.folder import run_of
 from decision_rnn.runs.hub import CARD, CLIP, HUB_ID, ONNX, PRETRAINED, find_agent
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.files import check_destination, new_directory
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -95,8 +95,8 @@ def write_package(
     for file, write in writers.items():
         try:
             write(folder / file)
-        except InputError as error:
-            missing.append(f"{file} is left out: {error}")
+        except Exception as error:  # such as a broken package: the other parts do without it
+            missing.append(f"{file} is left out: {one_line(error, 1000)}")
     most_episodes = max(results, key=lambda result: result.protocol.episodes, default=None)
     (folder / CARD).write_text(write_card(folder, trained, most_episodes, name))
     return missing

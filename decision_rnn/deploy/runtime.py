@@ -89,7 +89,8 @@ class Policy(ActingLoop[State]):
                 np.broadcast_to(np.asarray(part["initial"], np.float64).astype(part["dtype"]), part["shape"])
                 for part in self.metadata["state"]
             ]
-            default, self.limited = (self.metadata["target_return"][key] for key in ("default", "auto"))
+            target = self.metadata["target_return"]
+            default, self.limited, self.reads_reward = (target[key] for key in ("default", "auto", "reads_reward"))
             self.default_target = math.inf if default == "auto" else float(default)
         super().__init__(self.default_target, env, num_envs)
 

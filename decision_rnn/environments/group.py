@@ -6,6 +6,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from decision_rnn.environments.contract import close, entering, first_observation, unlike
+
 
 class Group:
     """Environments with the same spaces that are stepped together, one after another.
@@ -18,20 +20,27 @@ class Group:
         self.environments, self.environment = environments, environments[0]
 
     def reset(self, seeds: Sequence[int | None]) -> Any:
-        """The first observations of an episode in each environment."""
-        return [env.reset(seed=seed)[0] for env, seed in zip(self.environments, seeds, strict=True)]
+        """The first observations of an episode in each environment; InputError for another interface."""
+        return [first_observation(env, seed) for env, seed in zip(self.environments, seeds, strict=True)]
 
     def step(
         self, rows: np.ndarray, actions: Any
     ) -> tuple[Sequence[Any], np.ndarray, np.ndarray, np.ndarray, Sequence[dict[str, Any]]]:
         """One step of the environments with these numbers: observations, rewards (rows,) float64, whether the episodes
-        are terminated and truncated, each (rows,) bool, and infos."""
-        results = [self.environments[row].step(action) for row, action in zip(rows, actions, strict=True)]
-        observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
-        numbers = np.array(rewards, np.float64).reshape(len(rows))  # each may be an array of one number
-        return observations, numbers, np.array(terminated, bool), np.array(truncated, bool), infos
+        are terminated and truncated, each (rows,) bool, and infos. Errors as for `reset`."""
+        with entering(self.environment, "step"):
+            results = [self.environments[row].step(action) for row, action in zip(rows, actions, strict=True)]
+        try:
+            observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
+            # Each may be an array of one number.
+            numbers = np.array(rewards, np.float64).reshape(len(rows))
+            ends = np.array([terminated, truncated], bool).reshape(2, len(rows))
+        except (TypeError, ValueError):
+            expected = "(observation, reward, terminated, truncated, info)"
+            raise unlike(self.environment, "step", results[0], expected) from None
+        return observations, numbers, ends[0], ends[1], [info or {} for info in infos]
 
     def close(self) -> None:
         """Close the environments."""
         for environment in self.environments:
-            environment.close()
+            close(environment)

@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 import gymnasium
 import numpy as np
 
+from decision_rnn.environments.contract import closing
 from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
 from decision_rnn.environments.group import Group
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import make_environment, open_environments
+from decision_rnn.environments.registry import make_environment, open_environments, registered
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 
@@ -50,15 +51,16 @@ class Step(NamedTuple):
 
 def make_group(environment_id: str | None, count: int, physics: Physics = "auto") -> Group:
     """Environments as by `make_environment`; with the physics `auto`, `locomotion.Bodies` where they act the same."""
-    from decision_rnn.environments.locomotion import Bodies, is_locomotion  # imports mujoco, which is slow
-
     with contextlib.ExitStack() as stack:  # closes those that were made if one cannot be
-        environments = [stack.enter_context(contextlib.closing(make_environment(environment_id)))]
-        if physics == "auto" and is_locomotion(environments[0]):
-            group: Group = Bodies(environments[0], count)
-        else:
+        environments = [stack.enter_context(closing(make_environment(environment_id)))]
+        group: Group | None = None
+        if physics == "auto" and type(environments[0].unwrapped).__module__.startswith("gymnasium.envs.mujoco."):
+            from decision_rnn.environments.locomotion import Bodies, is_locomotion  # imports mujoco, which is slow
+
+            group = Bodies(environments[0], count) if is_locomotion(environments[0]) else None
+        if group is None:
             for _ in range(count - 1):
-                environments.append(stack.enter_context(contextlib.closing(make_environment(environment_id))))
+                environments.append(stack.enter_context(closing(make_environment(environment_id))))
             group = Group(environments)
         stack.pop_all()
         return group
@@ -88,6 +90,23 @@ def play_together(
             remaining = np.flatnonzero(~step.over)
             rows, rewards = rows[remaining], rewards[remaining]
             current = [current[row] for row in remaining.tolist()]
+
+
+def try_environment(environment_id: str) -> None:
+    """Reset an environment and take one random action in it; InputError if either fails. Gymnasium's own and those of
+    this package are not tried."""
+    if str(getattr(registered(environment_id), "entry_point", None)).startswith(("gymnasium.envs.", "decision_rnn.")):
+        return
+    with open_environments(environment_id) as environments:
+        group, space = Group(environments), environments[0].action_space
+        space.seed(0)
+        try:
+            group.reset([0])
+            group.step(np.zeros(1, np.int64), [space.sample()])
+        except InputError:
+            raise
+        except Exception as error:  # the environment's code can raise anything
+            raise InputError(f"{environment_id} fails ({type(error).__name__}: {one_line(error)}).") from error
 
 
 def time_limit(environment: gymnasium.Env) -> int | None:

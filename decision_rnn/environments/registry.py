@@ -16,6 +16,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.environments import memory, ogbench
+from decision_rnn.environments.contract import check_interface, closing
 from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import warn
@@ -68,10 +69,11 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         MissingEnvironmentError: If the environment cannot be made here, or is None. Only registered ids are made:
             others could name a module to import.
     """
-    import mujoco  # here: the import is slow, and listing datasets does not need it
+    with contextlib.suppress(Exception):  # environments without MuJoCo need none that works; others say so below
+        import mujoco  # here: the import is slow, and listing datasets does not need it
 
-    if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own
-        mujoco.set_mju_user_warning(_report_mujoco)
+        if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own
+            mujoco.set_mju_user_warning(_report_mujoco)
     try:
         _register(environment_id or "")
         if environment_id not in gymnasium.registry:
@@ -79,7 +81,9 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         with warnings.catch_warnings():
             # A dataset is evaluated in the version that it was collected in, even if there is a newer one.
             warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
-            return gymnasium.make(environment_id, disable_env_checker=True, **settings)
+            environment = gymnasium.make(environment_id, disable_env_checker=True, **settings)
+        check_interface(environment)
+        return environment
     except Exception as error:  # the environment's code can raise anything
         remedy = _remedy(environment_id, error)
         raise MissingEnvironmentError(f"there is no environment {environment_id!r} here: {remedy}") from error
@@ -100,9 +104,7 @@ def _remedy(environment_id: str | None, error: Exception) -> str:
 def open_environments(environment_id: str | None, count: int = 1, **settings: Any) -> Iterator[list[gymnasium.Env]]:
     """Environments as by `make_environment`, closed when the block ends, also by an error."""
     with contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(contextlib.closing(make_environment(environment_id, **settings))) for _ in range(count)
-        ]
+        yield [stack.enter_context(closing(make_environment(environment_id, **settings))) for _ in range(count)]
 
 
 def _report_mujoco(message: str) -> None:
@@ -119,7 +121,7 @@ def environment_spaces(environment_id: str | None) -> Spaces:
 def episodes_at_once(environment_id: str, most: int) -> int:
     """How many episodes to step together: `most`, or fewer if the environment's metadata say so."""
     with open_environments(environment_id) as (environment,):
-        return min(most, environment.metadata.get(EPISODES_AT_ONCE, most))
+        return min(most, (environment.metadata or {}).get(EPISODES_AT_ONCE, most))
 
 
 def known_spaces(environment_id: str | None, settings: dict[str, Any] | None = None) -> Spaces | None:

@@ -4,7 +4,9 @@ This and what it imports need only numpy and lazy_loader, so that exported polic
 """
 
 import math
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,8 +15,16 @@ from numpy.typing import ArrayLike
 from decision_rnn.environments.layouts import Layout, numbered
 from decision_rnn.utils.errors import InputError
 
+AUTORESET = "autoreset_mode"
+"""The key of a vector environment's `metadata` that says how it resets its environments."""
+MODES = {"nextstep": "NextStep", "samestep": "SameStep", "disabled": "Disabled"}
+"""Gymnasium's modes, by their names without case and underscores."""
 State = TypeVar("State")
 """The state of environments, batch first, as the subclass represents it."""
+UNDECLARED = (
+    "{} does not declare how it resets its environments: set its metadata['autoreset_mode'] to Gymnasium's "
+    "AutoresetMode.NEXT_STEP, SAME_STEP or DISABLED."
+)
 
 
 class ActingLoop(ABC, Generic[State]):
@@ -22,7 +32,8 @@ class ActingLoop(ABC, Generic[State]):
 
     `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`,
     `max_observation_dim`, the largest number of entries of an observation that is a vector, and `limited`, whether
-    something limits the return-to-go so that the target may be `auto`, before they call this class's `__init__`.
+    something limits the return-to-go so that the target may be `auto`, and `reads_reward`, whether the condition reads
+    rewards, before they call this class's `__init__`.
 
     Args:
         target_return: The target return of every environment until `reset` is given another.
@@ -30,25 +41,31 @@ class ActingLoop(ABC, Generic[State]):
         num_envs: The number of environments, if there is no `env`; None if the first call after a reset determines it.
 
     Raises:
-        InputError: If the environment's spaces are not those that were trained on.
+        InputError: If the environment's spaces are not those that were trained on, or it declares an unknown mode of
+            resetting.
     """
 
     observation_layout: Layout
     action_layout: Layout
     max_observation_dim: int
     limited: bool
+    reads_reward: bool
     _state: State
     _target: np.ndarray
     _reward: np.ndarray
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
-        self.num_envs, self._resets_by_next_step, self._expects_done = num_envs, True, False
+        self.num_envs, self._mode, self._expects_done, self._env = num_envs, "NextStep", False, env
+        self._unproven: np.ndarray | None = None  # where an undeclared mode, if it is NextStep, resets in the next step
+        self._declared = False
         if env is not None:
             self._check_spaces(env)
-            self._expects_done = hasattr(env, "single_observation_space")
-            self.num_envs = env.num_envs if self._expects_done else None
-            mode = env.metadata.get("autoreset_mode", "NextStep")
-            self._resets_by_next_step = getattr(mode, "value", mode) == "NextStep"
+            self._expects_done = hasattr(env, "single_observation_space") or hasattr(env, "num_envs")
+            self.num_envs = getattr(env, "num_envs", None) if self._expects_done else None
+            mode = autoreset_mode(env)
+            self._mode, self._declared = mode or "NextStep", mode is not None or not self._expects_done
+            if not self._declared:
+                warnings.warn(f"{UNDECLARED.format(type(env).__name__)} NextStep is assumed.", stacklevel=3)
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
         self._first: np.ndarray | None = None  # (num_envs,), as others, once the number of environments is known
 
@@ -76,6 +93,7 @@ class ActingLoop(ABC, Generic[State]):
             InputError: If a target return is not finite, or `auto` where nothing limits the return-to-go.
         """
         targets = self._target_return if target_return is None else self._targets(target_return)
+        self._unproven = None
         if done is None or self._first is None:
             self._target_return, self._first = targets, None
             return
@@ -85,13 +103,14 @@ class ActingLoop(ABC, Generic[State]):
             self._target_return = self._target.copy()
         self._first |= mask
 
-    def act(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
+    def act(self, observation: ArrayLike, reward: ArrayLike | None = None, done: ArrayLike | None = None) -> np.ndarray:
         """The actions for observations.
 
         Args:
             observation: (O,), or (num_envs, O); of a space that is not a vector, a value, or values with the
                 environments first in every part, as a vector environment gives them.
-            reward: The reward of the previous action: a number, or (num_envs,).
+            reward: The reward of the previous action: a number, or (num_envs,). It may be left out at the first step of
+                an episode, and by agents whose condition does not read it.
             done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,). An actor
                 that was given a vector environment needs it, since that resets itself; False leaves it to `reset`.
 
@@ -100,29 +119,53 @@ class ActingLoop(ABC, Generic[State]):
             in the shape of the space; a new array.
 
         Raises:
-            InputError: If an observation has another shape, or it or the reward within an episode is not finite: the
-                state is then unchanged.
+            InputError: If an observation has another shape, it or the reward within an episode is not finite, or the
+                reward is needed and left out: the state is then unchanged. If the environment has not been reset, or
+                resets otherwise than was assumed.
         """
         observations, single = self._rows(observation)
         count = len(observations)
         if self._first is None:
             self._begin(count)
         assert self._first is not None
-        self._reward[...] = reward
+        self._reward[...] = 0.0 if reward is None else reward
         ended = None if done is None else np.broadcast_to(np.asarray(done, bool), (count,))
         if ended is None and self._expects_done and not self._first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
-        by_next_step = self._resets_by_next_step and not single
+        by_next_step = self._mode == "NextStep" and not single
         first = self._first if ended is None or by_next_step else self._first | ended
+        if self._mode == "Disabled" or self._unproven is not None:
+            self._check_resets(ended)
         _check_finite(observations, self._reward, first, self.observation_layout)
+        if reward is None and self.reads_reward and not first.all():
+            raise InputError("reward is missing: the agent's condition depends on the reward of every previous action.")
         if ended is not None:
             self._first[...] = first
         actions = self._advance(observations)
         self._first[...] = ended if by_next_step and ended is not None else False
+        self._unproven = None if self._declared or ended is None or not by_next_step else ended.copy()
         values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
     __call__ = act
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_env": None}  # copies act elsewhere
+
+    def _check_resets(self, ended: np.ndarray | None) -> None:
+        """Raise InputError if environments have not been reset, or prove that they are not reset by the next step."""
+        name = "the vector environment" if self._env is None else type(self._env).__name__
+        waiting = getattr(getattr(self._env, "unwrapped", None), "_autoreset_envs", None)
+        if self._mode == "Disabled" and np.any(waiting):
+            raise InputError(
+                f"environments of {name}, whose {AUTORESET} is Disabled, have ended and are not reset: call "
+                "env.reset(options={'reset_mask': done}), and pass the observation that it returns with done"
+            )
+        goes_on = (self._reward != 0) | (False if ended is None else ended)
+        if self._unproven is not None and (self._unproven & goes_on).any():
+            raise InputError(
+                f"{UNDECLARED.format(name)} NextStep was assumed, but the step after an end has a reward or an end."
+            )
 
     def _advance(self, observations: np.ndarray) -> np.ndarray:
         assert self._first is not None
@@ -171,6 +214,24 @@ class ActingLoop(ABC, Generic[State]):
                     f"env {env!s:.100} has the {kind} space {space}, where the agent was trained on {kind}s of "
                     f"{layout.size} numbers"
                 )
+
+
+def autoreset_mode(env: Any) -> str | None:
+    """How a vector environment says that it resets, as Gymnasium spells it: `NextStep`, `SameStep` or `Disabled`, from
+    the mode or its text; None if it does not say. InputError for another value."""
+    for each in (env, getattr(env, "unwrapped", None)):
+        metadata = getattr(each, "metadata", None)
+        mode = metadata.get(AUTORESET) if isinstance(metadata, Mapping) else None
+        if mode is not None:
+            text = str(getattr(mode, "value", mode))
+            key = text.rpartition(".")[2].replace("_", "").lower()
+            if key not in MODES:
+                raise InputError(
+                    f"metadata['{AUTORESET}'] of {type(env).__name__} is {text!r:.100}: expected one of "
+                    f"{', '.join(MODES.values())}."
+                )
+            return MODES[key]
+    return None
 
 
 def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, layout: Layout) -> None:

@@ -14,6 +14,7 @@ from decision_rnn.agent import ActingState
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.layouts import Layout
+from decision_rnn.environments.playing import try_environment
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
@@ -239,6 +240,7 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
                 f"the agent was trained on {kind} of size {trained}, and {environment_id} as it is registered here has "
                 f"{other}: choose an evaluation.environment_id with those of the data"
             )
+    try_environment(environment_id)
     return environment_id
 
 

@@ -233,7 +233,7 @@ def describe_acting(settings: EvaluationConfig | Protocol) -> str:
 def format_return(value: float, data: DatasetSpec) -> str:
     """A return with as many decimals as the range of the data's returns asks for: one for returns in the thousands, two
     between 0 and 1."""
-    spread = data.return_max - data.return_min
+    spread = data.return_max - data.return_min or abs(value)
     places = max(1, 2 - math.floor(math.log10(spread))) if spread > 0 else 1
     return f"{value:.{places}f}"
 

@@ -158,7 +158,8 @@ def score_group(
             value = getattr(actor, "return_to_go", None)  # which exported policies do not tell
             if value is not None:
                 return_to_go = target - episodes["return"]
-                episodes["limited"] += value < return_to_go - ROUNDING * np.maximum(1.0, np.abs(value))
+                size = np.maximum(np.abs(value), np.abs(episodes["return"]))
+                episodes["limited"] += value < return_to_go - ROUNDING * size
                 episodes["return_to_go"] = np.where(episodes["length"] == 0, value, episodes["return_to_go"])
             episodes["return"] += step.rewards
             episodes["length"] += 1

@@ -14,6 +14,7 @@ import gymnasium
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from decision_rnn.environments.contract import closing
 from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
@@ -57,10 +58,11 @@ def moments(
     """Play the episode that begins with reset(seed), as `rollout` does; yields a moment at its beginning and one after
     every step. Torch's global generator is seeded too. `limits` are those of `step_limit`."""
     torch.manual_seed(seed)
-    observation, _ = environment.reset(seed=seed)
+    group = Group([environment])
+    observations = group.reset([seed])
     policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
     yield moment
-    for step in play_together(Group([environment]), [observation], policy, step_limit(environment, *limits)):
+    for step in play_together(group, observations, policy, step_limit(environment, *limits)):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
 
@@ -128,9 +130,9 @@ def film(
 
     with _headless_rendering(), one_thread():
         environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
-        speed = float(environment.metadata.get("render_fps") or 30)
+        speed = float((environment.metadata or {}).get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
-        with contextlib.closing(environment), new_file(path) as new:
+        with closing(environment), new_file(path) as new:
             write_video(frames(environment, every, speed), Fraction(speed / every).limit_denominator(1000), new)
     return ends
 
@@ -147,7 +149,7 @@ def watch(
             if not has_screen():
                 raise OSError("there is no screen")
             environment_id = settings.environment_id or policy.provenance.environment_id
-            environment = stack.enter_context(contextlib.closing(watched_environment(environment_id)))
+            environment = stack.enter_context(closing(watched_environment(environment_id)))
             environment.reset(seed=seed)  # opens the window
         except Exception as error:  # rendering can raise anything
             raise cannot_render(error) from error
@@ -185,11 +187,11 @@ def _headless_rendering() -> Iterator[None]:
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:
     """Write the target return, the return so far and the return-to-go along the upper edge of a picture, in place."""
-    words = [f"return {moment.earned:.0f}", f"step {moment.steps}"]
+    words = [f"return {moment.earned:.4g}", f"step {moment.steps}"]
     if target_return is not None:
         words.insert(0, f"target {format_target(target_return)}")
         if target_return != AUTO:
-            words.insert(2, f"to go {target_return - moment.earned:.0f}")
+            words.insert(2, f"to go {target_return - moment.earned:.4g}")
     font = ImageFont.load_default(size=max(8, picture.width // 26))
     pen = ImageDraw.Draw(picture)
     pen.text((6, 4), "   ".join(words), font=font, fill="white", stroke_width=1, stroke_fill="black")

@@ -13,16 +13,16 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import yaml
-from torch.utils.tensorboard import SummaryWriter
 
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.dataset import full_name
 from decision_rnn.utils.distributed import rank
-from decision_rnn.utils.errors import InputError, writing
+from decision_rnn.utils.errors import EnvironmentFailure, InputError, one_line, writing
 from decision_rnn.utils.files import write_atomically
-from decision_rnn.utils.messages import typed
+from decision_rnn.utils.messages import typed, warn
 from decision_rnn.utils.parsing import read_yaml
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
@@ -133,6 +133,43 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     return resumed
 
 
+class Events:
+    """TensorBoard events of a run, a copy of its metrics and scores. Where tensorboard is broken, a warning says so and
+    none are written."""
+
+    def __init__(self, run: Path, purge_step: int | None = None) -> None:
+        self.run, self.writer = run, cast(Any, None)
+        with self._unless_broken():
+            from torch.utils.tensorboard import SummaryWriter  # heavy
+
+            with writing(run):
+                self.writer = SummaryWriter(str(run), purge_step=purge_step)
+
+    def add(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Write scalars by tag."""
+        if self.writer is not None:
+            with self._unless_broken(), writing(self.run):
+                for tag, value in scalars.items():
+                    self.writer.add_scalar(tag, value, step)
+                self.writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.writer is not None:
+            with self._unless_broken(), writing(self.run):
+                self.writer.close()
+
+    @contextlib.contextmanager
+    def _unless_broken(self) -> Iterator[None]:
+        try:
+            yield
+        except (InputError, EnvironmentFailure):  # the disk's, as for all files of the run
+            raise
+        except Exception as error:  # tensorboard and what it imports can raise anything
+            self.writer = None
+            warn(f"warning: no TensorBoard events: tensorboard failed ({type(error).__name__}: {one_line(error)})")
+
+
 class MetricsLog:
     """The run's metrics, as lines of JSON and as TensorBoard events; only the first process writes them.
 
@@ -141,14 +178,14 @@ class MetricsLog:
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
-        self.events: SummaryWriter | None = None
+        self.events: Events | None = None
         self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
         if rank() == 0:
             # A killed run may have logged steps after its last checkpoint, or an incomplete line.
             lines = [json.dumps(line) + "\n" for line in read_metrics(run) if line["step"] <= step]
             with writing(self.path):
-                self.events = SummaryWriter(str(run), purge_step=step + 1 if self.path.exists() else None)
+                self.events = Events(run, step + 1 if self.path.exists() else None)
                 write_atomically(self.path, "".join(lines).encode())
 
     def elapsed(self) -> float:
@@ -179,27 +216,18 @@ class MetricsLog:
     def write_scores(self, step: int, scores: Mapping[str, float]) -> None:
         """Write scalars by tag as TensorBoard events."""
         if self.events is not None:
-            with writing(self.path.parent):
-                add_scalars(self.events, step, scores)
+            self.events.add(step, scores)
 
     def close(self) -> None:
         """Close the file of events."""
         if self.events is not None:
-            with writing(self.path.parent):
-                self.events.close()
+            self.events.close()
 
 
 def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
     """Write scores of a trained run, by tag, as TensorBoard events, after those of its training."""
-    with writing(run), SummaryWriter(str(run)) as events:
-        add_scalars(events, step, scores)
-
-
-def add_scalars(events: SummaryWriter, step: int, scalars: Mapping[str, float]) -> None:
-    """Write scalars by tag."""
-    for tag, value in scalars.items():
-        events.add_scalar(tag, value, step)
-    events.flush()
+    with contextlib.closing(Events(run)) as events:
+        events.add(step, scores)
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:
