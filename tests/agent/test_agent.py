@@ -207,7 +207,7 @@ def test_every_backbone_overfits_one_batch(backbone: str) -> None:
     agent = make_agent(backbone=backbone, width=32)
     inputs = make_slice(4, 10)
     action = torch.rand(4, 10, ACTIONS) * 1.6 - 0.8
-    optimizer = torch.optim.AdamW(optimizer_groups(agent, 5e-3, 0.0, 1.0), fused=True)  # as in training
+    optimizer = torch.optim.AdamW(optimizer_groups(agent, 5e-3, 0.0), fused=True)  # as in training
     batch = make_batch(inputs, action)
     before = agent(batch).loss.item()
     for _ in range(200):
