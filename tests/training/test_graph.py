@@ -68,16 +68,16 @@ def make(store: EpisodeStore, *options: str) -> tuple[Trainer, StepStream]:
 
 
 def run(trainer: Trainer, stream: StepStream, steps: range = range(1, STEPS + 1)) -> list[list[float]]:
-    """Everything that the steps report; the observations of one are not finite."""
+    """Everything that the steps report, read after the last; the observations of one are not finite."""
     reports = []
     for step in steps:
         batch: Batch = stream.sample()
         if step == BROKEN:
             batch.observation.fill_(math.nan)
         output = trainer.step(batch)
-        values = output.loss, output.gradient_norm, output.skipped, *output.metrics.values()
-        reports.append([*map(float, values), float(trainer.skipped_in_a_row)])
-    return reports
+        row = torch.tensor(float(trainer.skipped_in_a_row))
+        reports.append([output.loss, output.gradient_norm, output.skipped, *output.metrics.values(), row])
+    return [[*map(float, values)] for values in reports]
 
 
 def everything(trainer: Trainer) -> str:

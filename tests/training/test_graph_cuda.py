@@ -23,7 +23,7 @@ STEPS, BROKEN = 12, 7
 
 def make(store: EpisodeStore, *options: str) -> tuple[Trainer, StepStream]:
     words = ["hopper-medium", "--backbone.width", "16", "--backbone.layers", "2", "--training.device", "cuda"]
-    words += ["--training.precision", "fp32", "--training.learning_rate", "1e-3", *options]
+    words += ["--training.precision", "fp32", "--training.warmup_steps", "0", *options]
     _, trainer, stream = prepare(parse_run("test", words)[0], store, 1.0)
     return trainer, stream
 
@@ -51,7 +51,7 @@ def test_captured_losses_equal_eager_ones(store: EpisodeStore, backbone: str, ca
     eager, stream = make(store, "--training.cuda_graph", "false", *options)
     right = run(eager, stream)
     trainer, stream = make(store, "--training.cuda_graph", "true", *options)
-    torch.testing.assert_close(run(trainer, stream), right, rtol=1e-4, atol=0, equal_nan=True)
+    torch.testing.assert_close(run(trainer, stream), right, rtol=1e-3, atol=0, equal_nan=True)
     assert_captured(trainer)
     assert right.isnan().nonzero().tolist() == [[BROKEN - 1]]
 
@@ -71,7 +71,7 @@ def test_captured_agent_draws_and_learns_as_an_eager_one(store: EpisodeStore, op
     eager, stream = make(store, "--training.cuda_graph", "false", *options)
     right = run(eager, stream)
     trainer, stream = make(store, "--training.cuda_graph", "true", *options)
-    torch.testing.assert_close(run(trainer, stream), right, rtol=1e-2, atol=0, equal_nan=True)
+    torch.testing.assert_close(run(trainer, stream), right, rtol=1e-3, atol=0, equal_nan=True)
     assert_captured(trainer)
 
 
@@ -104,7 +104,7 @@ def test_graph_resumes_to_the_same_losses(store: EpisodeStore) -> None:
     resumed.result.load_state_dict(saved[1])
     resumed.load_state_dict(saved[0])
     stream.load_state_dict(saved[2])
-    torch.testing.assert_close(run(resumed, stream, 7), right, rtol=1e-4, atol=0, equal_nan=True)
+    torch.testing.assert_close(run(resumed, stream, 7), right, rtol=1e-3, atol=0, equal_nan=True)
     assert_captured(resumed)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
+from decision_rnn.training.device import autocast
 from decision_rnn.training.trainer import Trainer
 
 
@@ -166,6 +167,14 @@ def test_skipped_step_changes_no_weight_average_or_optimizer(fault: str) -> None
     assert (trainer.steps, trainer.skipped_in_a_row) == (2, 1)
     assert not trainer.step(data()).skipped
     assert trainer.skipped_in_a_row == 0
+
+
+def test_float32_on_cuda_is_not_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: None)  # which warns without a GPU
+    with torch.backends.cudnn.flags(allow_tf32=True):
+        autocast(settings(), torch.device("cuda"))
+        assert not torch.backends.cudnn.allow_tf32
 
 
 def test_learning_rate_warms_up_then_falls_along_a_cosine() -> None:

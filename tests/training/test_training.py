@@ -137,6 +137,12 @@ def test_losses_before_a_checkpoint_are_restored_on_the_device(tmp_path: Path, m
     assert devices == {"meta"}
 
 
+def test_random_states_of_other_gpus_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: pytest.fail(f"read that of {device}"))
+    train(configure("--training.device", "cpu"), output=tmp_path / "run", callback=lambda *arguments: None)
+
+
 def test_weights_depend_on_the_seed_alone(tmp_path: Path) -> None:
     for name, seed in [("a", "0"), ("b", "0"), ("c", "1")]:
         train(configure("--seed", seed), output=tmp_path / name)
