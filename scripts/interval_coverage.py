@@ -104,8 +104,8 @@ def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
         compared = [compare_seeds(a + 10, b) for a, b in draw(generator, (trials, 2, n))]
         row = {"shape": shape, "seeds": n}
         row["coverage"] = float(np.mean([each.low <= 10 <= each.high for each in compared]))
-        row["better"] = float(np.mean([each.p_value < 0.05 and each.difference > 0 for each in compared]))
-        row["worse"] = float(np.mean([each.p_value < 0.05 and each.difference < 0 for each in compared]))
+        row["better"] = float(np.mean([each.p_value < 0.05 and each.value > 0 for each in compared]))
+        row["worse"] = float(np.mean([each.p_value < 0.05 and each.value < 0 for each in compared]))
         for count, reference in ((2, "reference named"), (6, "reference named"), (6, "against the best")):
             p_values = against_first if reference == "reference named" else against_best
             wrong = sum(min(p_values(x)) < 0.05 for x in draw(generator, (trials // 2, count, n)))

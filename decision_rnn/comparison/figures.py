@@ -90,7 +90,7 @@ def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
                     width = 2.4 if mean.spread == "95% interval" else 1.0
                     axes.plot([mean.low, mean.high], [row, row], color=color, linewidth=width, zorder=2)
                 face = PAPER if variant.control else color
-                axes.scatter([mean.score], [row], 42, face, edgecolors=color, linewidths=1.5, zorder=3)
+                axes.scatter([mean.value], [row], 42, face, edgecolors=color, linewidths=1.5, zorder=3)
         if dataset is not None and dataset.held_out is None:
             axes.axvline(dataset.data.score_mean, color=MUTED, linestyle=":", linewidth=1, zorder=1)
             place = (dataset.data.score_mean, 0), (3, 3), axes.get_xaxis_transform(), "offset points"

@@ -6,7 +6,7 @@ with a failed run are not tested: a mean over the runs that finished is no estim
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -15,20 +15,10 @@ import numpy as np
 from decision_rnn.comparison.record import ComparedDataset, Record, Target
 from decision_rnn.evaluation import statistics
 from decision_rnn.evaluation.results import TargetResult
-from decision_rnn.evaluation.statistics import LEVEL, Scores, SeedDifference, SeedScores
+from decision_rnn.evaluation.statistics import LEVEL, Estimate, summarise_seeds
 from decision_rnn.utils.parsing import AUTO, format_target
 
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
-
-
-def summarise(values: Scores, failed: int = 0, episodes: int | None = None) -> SeedScores:
-    """The mean over the seeds that finished; if some failed, with their range in place of an interval."""
-    if len(values) == 0:
-        return SeedScores(float("nan"))
-    summary = statistics.summarise_seeds(values, episodes)
-    if failed and summary.spread is not None:
-        return replace(summary, low=min(values), high=max(values), spread="range")
-    return summary
 
 
 @dataclass(frozen=True)
@@ -47,16 +37,16 @@ class Measure:
     episodes: dict[str, int | None] = field(default_factory=dict)
     digits: str = ".1f"
 
-    def summary(self, label: str) -> SeedScores:
+    def summary(self, label: str) -> Estimate:
         """The mean of a variant."""
-        return summarise(self.values.get(label, ()), self.failed[label], self.episodes.get(label))
+        return summarise_seeds(self.values.get(label, ()), self.episodes.get(label), complete=not self.failed[label])
 
-    def differences(self, reference: str) -> dict[str, SeedDifference]:
+    def differences(self, reference: str) -> dict[str, Estimate]:
         """Differences of the other variants from the reference, without p-value for those that are not tested."""
         if reference not in self.values:
             return {}
         mean = fmean(self.values[reference])
-        differences = {label: SeedDifference(fmean(values) - mean) for label, values in self.values.items()}
+        differences = {label: Estimate(fmean(values) - mean) for label, values in self.values.items()}
         if not self.failed[reference]:
             complete = {label: values for label, values in self.values.items() if not self.failed[label]}
             differences |= statistics.compare_variants(complete, reference, self.episodes)
@@ -107,8 +97,8 @@ class Overall(NamedTuple):
     and the probability that a run scores higher than one of the reference, averaged over datasets."""
 
     scores: dict[str, dict[str, list[float]]]
-    aggregates: dict[str, SeedScores]
-    improvements: dict[str, SeedDifference]
+    aggregates: dict[str, Estimate]
+    improvements: dict[str, Estimate]
 
 
 def overall(record: Record) -> Overall | None:
@@ -126,11 +116,11 @@ def overall(record: Record) -> Overall | None:
     aggregates, improvements = {}, {}
     for label, by_dataset in scores.items():
         mean = statistics.aggregate_scores(by_dataset)
-        aggregates[label] = SeedScores(mean.score) if failed[label] else mean
+        aggregates[label] = Estimate(mean.value) if failed[label] else mean
         if base and label != reference:
             better = statistics.compare_over_datasets(by_dataset, base)
             complete = not (failed[label] or failed[reference])
-            improvements[label] = better if complete else SeedDifference(better.difference)
+            improvements[label] = better if complete else Estimate(better.value)
     return Overall(scores, aggregates, statistics.adjusted(improvements))
 
 
@@ -162,16 +152,16 @@ def rows(record: Record) -> list[dict[str, Any]]:
                     continue
                 row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": variant.control}
                 row |= {**asdict(target), "roles": "+".join(target.roles)} if target else {}
-                row |= {"seeds": len(values), "failed": measure.failed[label], **asdict(measure.summary(label))}
+                summary, difference = measure.summary(label), differences.get(label)
+                row |= {"seeds": len(values), "failed": measure.failed[label]}
+                row |= {"score": summary.value, "low": summary.low, "high": summary.high, "spread": summary.spread}
                 if target is None:
                     row[measure.title.replace(" ", "_").replace("-", "_")] = row.pop("score")
-                difference: dict[str, float | None] = asdict(differences[label]) if label in differences else {}
-                row |= {"reference": reference, "difference": difference.get("difference")}
-                row |= {"difference_low": difference.get("low"), "difference_high": difference.get("high")}
-                p_value = difference.get("p_value")
-                row |= {"p_value": p_value, "significant": None if p_value is None else p_value < 1 - LEVEL}
+                value, low, high, p = (getattr(difference, name, None) for name in ("value", "low", "high", "p_value"))
+                row |= {"reference": reference, "difference": value, "difference_low": low, "difference_high": high}
+                row |= {"p_value": p, "significant": None if p is None else p < 1 - LEVEL}
                 for name in results[0].metrics if results else ():
-                    metric = summarise([result.metrics[name].mean for result in results])
-                    row |= {name: metric.score, f"{name}_low": metric.low, f"{name}_high": metric.high}
+                    metric = summarise_seeds([result.metrics[name].mean for result in results])
+                    row |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
                 table.append(row)
     return table

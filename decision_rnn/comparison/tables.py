@@ -9,8 +9,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
-from decision_rnn.comparison.summary import Measure, measures, overall, summarise, target_errors
-from decision_rnn.evaluation.statistics import LEVEL, Scores, SeedDifference, SeedScores, deviation_over_seeds
+from decision_rnn.comparison.summary import Measure, measures, overall, target_errors
+from decision_rnn.evaluation.statistics import LEVEL, Estimate, Scores, deviation_over_seeds, summarise_seeds
 from decision_rnn.utils.machine import describe_hardware, describe_versions
 from decision_rnn.utils.messages import counted
 
@@ -65,7 +65,7 @@ def _over_datasets(record: Record) -> Section:
         "interquartile mean": means,
         f"probability of improvement on {record.variants[0].name}": _verdicts(summary.improvements, ".2f", 0.5),
     }
-    best = max(means, key=lambda label: (not failed[label], summary.aggregates[label].score))
+    best = max(means, key=lambda label: (not failed[label], summary.aggregates[label].value))
     finding = f"{names[best]} has the highest interquartile mean over {len(summary.scores[best])} datasets"
     left_out = [name for name in main if name not in summary.scores[best]]
     left_out += [names[label] for label in names if label not in means]
@@ -121,15 +121,15 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     return Section(dataset.data.name, finding.strip(), _tables(record, tables), notes)
 
 
-def verdict(difference: SeedDifference, equal: float = 0.0) -> str:
+def verdict(difference: Estimate, equal: float = 0.0) -> str:
     """Whether a variant differs significantly from the reference; `equal` is the difference of equal ones."""
     if difference.p_value is None:
         return "not tested"
-    higher = "higher" if difference.difference > equal else "lower"
+    higher = "higher" if difference.value > equal else "lower"
     return f"significantly {higher}" if difference.p_value < 1 - LEVEL else "no significant difference"
 
 
-def _describe_differences(record: Record, differences: Mapping[str, SeedDifference], equal: float = 0.0) -> str:
+def _describe_differences(record: Record, differences: Mapping[str, Estimate], equal: float = 0.0) -> str:
     names: dict[str, list[str]] = defaultdict(list)
     for label, difference in differences.items():
         names[verdict(difference, equal)].append(record.names[label])
@@ -137,7 +137,7 @@ def _describe_differences(record: Record, differences: Mapping[str, SeedDifferen
     return f"Compared with {record.variants[0].name}, {text}." if text else ""
 
 
-def _verdicts(differences: Mapping[str, SeedDifference], digits: str, equal: float = 0.0) -> dict[str, str]:
+def _verdicts(differences: Mapping[str, Estimate], digits: str, equal: float = 0.0) -> dict[str, str]:
     return {label: f"{_interval(each, digits)}, {verdict(each, equal)}" for label, each in differences.items()}
 
 
@@ -182,19 +182,18 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
 
 def format_seeds(values: Scores, digits: str = ".1f", failed: int = 0, episodes: int | None = None) -> str:
     """A mean with its interval, or with the value of every seed if it has none, and the number of failed runs."""
-    summary = summarise(values, failed, episodes)
+    summary = summarise_seeds(values, episodes, complete=not failed)
     text = _interval(summary, digits) if len(values) else ""
     if summary.spread == "range":
-        text = f"{summary.score:{digits}} ({', '.join(f'{value:{digits}}' for value in values)})"
+        text = f"{summary.value:{digits}} ({', '.join(f'{value:{digits}}' for value in values)})"
     failures = f"{failed} of {failed + len(values)} failed" if failed else ""
     return ", ".join(filter(None, (text, failures)))
 
 
-def _interval(estimate: SeedScores | SeedDifference, digits: str) -> str:
+def _interval(estimate: Estimate, digits: str) -> str:
     """A value with its interval: `81.2 [78.0, 84.1]`."""
-    value = estimate.score if isinstance(estimate, SeedScores) else estimate.difference
     interval = "" if estimate.low is None else f" [{estimate.low:{digits}}, {estimate.high:{digits}}]"
-    return f"{value:{digits}}{interval}"
+    return f"{estimate.value:{digits}}{interval}"
 
 
 def listed(names: Iterable[object]) -> str:

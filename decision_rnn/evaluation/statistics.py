@@ -5,6 +5,7 @@ section 4.3; their package is rliable). Every interval is chosen by its coverage
 measures in results/statistics.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +15,7 @@ from scipy import optimize, special, stats
 
 LEVEL = 0.95
 """Nominal coverage of every interval."""
+INTERVAL: Literal["95% interval"] = "95% interval"
 FEWEST_FOR_INTERVAL = 5
 """The fewest seeds for which an interval and a p-value are given; with fewer, every seed's score is shown instead."""
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
@@ -24,46 +26,36 @@ Scores = Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
-class SeedScores:
-    """The mean over several seeds, or an aggregate over datasets.
+class Estimate:
+    """A mean over seeds, an aggregate over datasets, or a difference of two variants.
 
-    `spread` says what `low` and `high` delimit: a 95% interval, or the range of the scores where there are too few for
-    an interval; None for one seed, and for an aggregate without an interval.
+    `spread` says what `low` and `high` delimit: a 95% interval, which is not adjusted for other comparisons, or the
+    range of the scores where there are too few for an interval; None for one seed, and without an interval. `p_value`
+    is that of equal variants; None where nothing is tested.
     """
 
-    score: float
+    value: float
     low: float | None = None
     high: float | None = None
     spread: Literal["range", "95% interval"] | None = None
-
-
-@dataclass(frozen=True)
-class SeedDifference:
-    """The difference of two variants' means, or a probability of improvement, its 95% interval, which is not adjusted
-    for other comparisons, and the p-value of equal variants; None where a variant has fewer than `FEWEST_FOR_INTERVAL`
-    seeds or none has any variance."""
-
-    difference: float
-    low: float | None = None
-    high: float | None = None
     p_value: float | None = None
 
 
-def summarise_seeds(scores: Scores, episodes: int | None = None) -> SeedScores:
-    """The mean over seeds with Student's t interval; with the range below five seeds, or if all scores are equal.
+def summarise_seeds(scores: Scores, episodes: int | None = None, complete: bool = True) -> Estimate:
+    """The mean over seeds with Student's t interval; with the range below five seeds, if all scores are equal, or if
+    some runs failed and the scores are not `complete`. NaN without a score.
 
     The ends are not clipped: scores can be below 0 and above 100. For success rates in percent, `episodes` is the
     number of episodes per seed (`success_episodes`).
     """
     values = np.asarray(scores, np.float64)
-    mean = float(values.mean())
-    if len(values) == 1:
-        return SeedScores(mean)
-    error = standard_error(values, episodes)
-    if len(values) < FEWEST_FOR_INTERVAL or not error:
-        return SeedScores(mean, float(values.min()), float(values.max()), "range")
+    if len(values) < 2:
+        return Estimate(float(values.sum()) if len(values) else math.nan)
+    mean, error = float(values.mean()), standard_error(values, episodes)
+    if not complete or len(values) < FEWEST_FOR_INTERVAL or not error:
+        return Estimate(mean, float(values.min()), float(values.max()), "range")
     half = _t_quantile(len(values) - 1) * error
-    return SeedScores(mean, mean - half, mean + half, "95% interval")
+    return Estimate(mean, mean - half, mean + half, INTERVAL)
 
 
 def success_episodes(per_episode: Sequence[Scores]) -> int | None:
@@ -105,9 +97,7 @@ def deviation_over_seeds(per_episode: Sequence[Scores]) -> tuple[float, float] |
     return float(np.sqrt(variance)), float(np.sqrt(max(variance - noise, 0.0)))
 
 
-def compare_seeds(
-    scores: Scores, others: Scores, episodes: tuple[int | None, int | None] = (None, None)
-) -> SeedDifference:
+def compare_seeds(scores: Scores, others: Scores, episodes: tuple[int | None, int | None] = (None, None)) -> Estimate:
     """The difference of a variant from another one on the same dataset, by Welch's t test; `episodes` of both as in
     `summarise_seeds`.
 
@@ -118,17 +108,17 @@ def compare_seeds(
     difference = float(pair[0].mean() - pair[1].mean())
     variances = np.square([standard_error(values, count) for values, count in zip(pair, episodes, strict=True)])
     if min(map(len, pair)) < FEWEST_FOR_INTERVAL or not variances.any():
-        return SeedDifference(difference)
+        return Estimate(difference)
     error = np.sqrt(variances.sum())
     degrees = error**4 / (variances**2 / [len(values) - 1 for values in pair]).sum()
     half = _t_quantile(degrees) * float(error)
     p_value = 2 * special.stdtr(degrees, -abs(difference) / error)
-    return SeedDifference(difference, difference - half, difference + half, float(p_value))
+    return Estimate(difference, difference - half, difference + half, INTERVAL, float(p_value))
 
 
 def compare_variants(
     scores: Mapping[str, Scores], reference: str, episodes: Mapping[str, int | None] | None = None
-) -> dict[str, SeedDifference]:
+) -> dict[str, Estimate]:
     """The differences of variants, by label, from a reference among them on the same dataset.
 
     p-values are those of `adjusted`. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
@@ -142,7 +132,7 @@ def compare_variants(
     return adjusted(differences)
 
 
-def adjusted(differences: Mapping[str, SeedDifference]) -> dict[str, SeedDifference]:
+def adjusted(differences: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Differences, by label, with p-values adjusted by Holm's method for the number of tests: if no variant differs
     from the reference, none is said to differ in 95% of cases."""
     p_values = {label: each.p_value for label, each in differences.items() if each.p_value is not None}
@@ -164,7 +154,7 @@ def interquartile_mean(scores: Scores) -> float:
     return float(stats.trim_mean(scores, 0.25, axis=None))
 
 
-def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> SeedScores:
+def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> Estimate:
     """The interquartile mean over datasets and seeds, given by dataset, with an interval from the stratified bootstrap.
 
     As in rliable, every run counts the same, and the bootstrap resamples runs within their dataset. rliable's
@@ -176,9 +166,9 @@ def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed
     runs = [len(values) for values in datasets]
     score = interquartile_mean(np.concatenate(datasets))
     if min(runs) < FEWEST_FOR_INTERVAL or len(runs) < FEWEST_DATASETS or sum(runs) < FEWEST_RUNS:
-        return SeedScores(score)
+        return Estimate(score)
     half = half_width(bootstrap_means(datasets, resamples, seed), sum(runs), len(runs))
-    return SeedScores(score, score - half, score + half, "95% interval")
+    return Estimate(score, score - half, score + half, INTERVAL)
 
 
 def half_width(bootstrapped: np.ndarray, runs: int, datasets: int) -> float:
@@ -196,7 +186,7 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
 
 
-def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> SeedDifference:
+def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:
     """The probability that a run of one variant scores higher than a run of another, averaged over datasets, by which
     both are given. There is neither interval nor test if a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
 
@@ -209,12 +199,12 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
     probabilities = np.array([probability_of_improvement(*pair) for pair in pairs])
     mean = float(probabilities.mean())
     if min(len(values) for pair in pairs for values in pair) < FEWEST_FOR_INTERVAL:
-        return SeedDifference(mean)
+        return Estimate(mean)
     intervals = [improvement_interval(p, *map(len, pair)) for p, pair in zip(probabilities, pairs, strict=True)]
     below, above = np.linalg.norm(np.array(intervals) - probabilities[:, None], axis=0) / len(pairs)
     variance = sum((len(a) + len(b) + 1) / (12 * len(a) * len(b)) for a, b in pairs)
     p_value = float(2 * stats.norm.sf(abs((probabilities - 0.5).sum()) / np.sqrt(variance)))
-    return SeedDifference(mean, mean - float(below), mean + float(above), p_value)
+    return Estimate(mean, mean - float(below), mean + float(above), INTERVAL, p_value)
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> float:

@@ -196,7 +196,7 @@ def test_aggregates_are_over_the_datasets_that_all_share() -> None:
     for label, aggregate in summary.aggregates.items():
         assert tuple(summary.scores[label]) == DATASETS[1:]
         scores = np.sort(np.concatenate([*by_dataset(comparison, label, DATASETS[1:]).values()]))
-        assert aggregate.score == pytest.approx(scores[1:3].mean())
+        assert aggregate.value == pytest.approx(scores[1:3].mean())
     assert "local/x" in section_of(comparison).notes[0]
     without = random_scores({("a", name) for name in DATASETS})
     summary = overall(without)
@@ -219,7 +219,7 @@ def test_improvements_are_tested_with_holms_adjustment() -> None:
         u = sum(stats.mannwhitneyu(scores[name], others[name]).statistic for name in DATASETS)
         p_values.append(2 * stats.norm.sf(abs(u - 3 * 50) / np.sqrt(3 * 10 * 10 * 21 / 12)))
         expected, improvement = compare_over_datasets(scores, others), summary.improvements[label]
-        assert (improvement.difference, improvement.low) == (expected.difference, expected.low)
+        assert (improvement.value, improvement.low) == (expected.value, expected.low)
     assert [each.p_value for each in summary.improvements.values()] == pytest.approx(holm(p_values))
     assert summary.aggregates["a"] == aggregate_scores(by_dataset(comparison, "a"))
     assert "significantly lower: BC" in section_of(comparison).finding.replace("b and BC", "BC")

@@ -40,16 +40,16 @@ def suite(datasets: int, seeds: int) -> dict[str, np.ndarray]:
 def test_fewer_than_five_seeds_have_a_range_and_no_interval() -> None:
     """The bootstrap interval of three scores is their range, that of one a point: neither covers 95%."""
     one, three = summarise_seeds([80.2]), summarise_seeds([89.6, 90.4, 90.0])
-    assert (one.score, one.spread, one.low, one.high) == (80.2, None, None, None)
+    assert (one.value, one.spread, one.low, one.high) == (80.2, None, None, None)
     assert (three.spread, three.low, three.high) == ("range", 89.6, 90.4)
-    assert three.score == pytest.approx(90.0)
+    assert three.value == pytest.approx(90.0)
     assert summarise_seeds([1.0, 2.0, 3.0, 10.0]).spread == "range"
 
 
 @pytest.mark.parametrize("scores", [[1.0, 10.0, 11.0, 12.0, 100.0], [-3.0, 104.2, 55.0, 54.0, 90.1, 88.0, 12.5]])
 def test_interval_of_the_mean_is_scipys_t_interval(scores: list[float]) -> None:
     summary, theirs = summarise_seeds(scores), stats.ttest_1samp(scores, 0).confidence_interval(0.95)
-    assert (summary.spread, summary.score) == ("95% interval", pytest.approx(np.mean(scores)))
+    assert (summary.spread, summary.value) == ("95% interval", pytest.approx(np.mean(scores)))
     assert (summary.low, summary.high) == pytest.approx((theirs.low, theirs.high))
 
 
@@ -88,14 +88,14 @@ def test_difference_and_p_value_are_those_of_welchs_t_test() -> None:
         interval = theirs.confidence_interval(0.95)
         assert ours.p_value == pytest.approx(theirs.pvalue)
         assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high))
-        assert ours.difference == pytest.approx(a.mean() - b.mean())
+        assert ours.value == pytest.approx(a.mean() - b.mean())
 
 
 def test_scores_without_variance_have_no_interval() -> None:
     for scores, others in (([90.1] * 5, [90.1] * 5), ([0.1 + 0.2] * 5, [0.3] * 6), ([90.1] * 5, [80.0] * 5)):
         result = compare_seeds(scores, others)
         assert (result.low, result.high, result.p_value) == (None, None, None)
-        assert result.difference == pytest.approx(scores[0] - others[0])
+        assert result.value == pytest.approx(scores[0] - others[0])
     assert summarise_seeds([90.1] * 5).spread == "range"
     assert compare_seeds([80.0] * 5, [90.0, 90.1, 90.2, 90.3, 90.4]).p_value < 0.05
 
@@ -135,7 +135,7 @@ def test_p_values_are_adjusted_by_holms_method() -> None:
     expected[third] = max(expected[second], alone[third].p_value)
     assert {label: compared[label].p_value for label in "bcd"} == pytest.approx(expected)
     assert {label: compared[label].low for label in "bcd"} == {label: alone[label].low for label in "bcd"}
-    assert (compared["few"].difference, compared["few"].p_value) == (pytest.approx(75 - scores["a"].mean()), None)
+    assert (compared["few"].value, compared["few"].p_value) == (pytest.approx(75 - scores["a"].mean()), None)
 
 
 def test_family_wise_error_rate_is_at_most_5_percent() -> None:
@@ -169,10 +169,10 @@ def test_aggregate_interval_is_t_times_the_bootstrap_error() -> None:
     aggregate = aggregate_scores(scores, resamples=500, seed=3)
     error = np.std(bootstrap_means(list(scores.values()), 500, seed=3)) * math.sqrt(45 / 36)
     half = stats.t.ppf(0.975, 36) * error
-    assert (aggregate.low, aggregate.high) == pytest.approx((aggregate.score - half, aggregate.score + half))
+    assert (aggregate.low, aggregate.high) == pytest.approx((aggregate.value - half, aggregate.value + half))
     scores = suite(9, 6)
     scores["d4"] = scores["d4"][:-1]
-    assert aggregate_scores(scores).score == pytest.approx(stats.trim_mean(np.concatenate([*scores.values()]), 0.25))
+    assert aggregate_scores(scores).value == pytest.approx(stats.trim_mean(np.concatenate([*scores.values()]), 0.25))
 
 
 def test_too_few_runs_or_datasets_have_no_interval_over_datasets() -> None:
@@ -189,14 +189,14 @@ def test_improvement_is_averaged_and_its_intervals_combined() -> None:
     y = {name: generator.integers(0, 8, 5) for name in "cba"}
     improvement = compare_over_datasets(x, y)
     by_hand = [stats.mannwhitneyu(x[name], y[name], alternative="greater").statistic / 35 for name in "abc"]
-    assert improvement.difference == pytest.approx(np.mean(by_hand))
+    assert improvement.value == pytest.approx(np.mean(by_hand))
     ends = np.array([improvement_interval(p, 7, 5) for p in by_hand])
     below, above = np.sqrt(((ends - np.array(by_hand)[:, None]) ** 2).sum(axis=0)) / 3
-    expected = improvement.difference - below, improvement.difference + above
+    expected = improvement.value - below, improvement.value + above
     assert (improvement.low, improvement.high) == pytest.approx(expected)
     scores = suite(9, 5)
     sure = compare_over_datasets(scores, {name: values - 1000 for name, values in scores.items()})
-    assert (compare_over_datasets(scores, scores).difference, sure.difference, sure.high) == (0.5, 1.0, 1.0)
+    assert (compare_over_datasets(scores, scores).value, sure.value, sure.high) == (0.5, 1.0, 1.0)
     assert 0.8 < sure.low < 1.0
 
 
