@@ -204,7 +204,8 @@ class RunConfig:
     evaluation: EvaluationConfig = EvaluationConfig()
 
     def __post_init__(self) -> None:
-        training, relabeled, token = self.training, self.relabeled, self.agent.conditioning == "token"
+        training, token = self.training, self.agent.conditioning == "token"
+        relabeled = training.goal_relabeling == "hindsight"
         ahead = training.p_randomgoal > 0 or training.goal_discount not in (None, 1)
         returns = isinstance(self.condition, ReturnToGoConfig)
         conflicts = {
@@ -222,11 +223,6 @@ class RunConfig:
     def run_name(self) -> str:
         """The name of the run's folder, and of its package's, if the user gives none."""
         return f"{self.dataset.replace('/', '-')}-{self.backbone.name}-seed{self.seed}"
-
-    @property
-    def relabeled(self) -> bool:
-        """Whether goals are those that episodes went on to reach."""
-        return self.training.goal_relabeling == "hindsight"
 
     @property
     def time_to_goal(self) -> bool:

@@ -23,7 +23,7 @@ from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 
 DEFAULT_BACKBONES = ("mingru", "minlstm", "lru", "transformer")
-OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "ray_address", "output")
+OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "output")
 """Options of a comparison, which are no keys of a run."""
 
 
@@ -39,7 +39,6 @@ def compare(
     checkpoint_episodes: int = 20,
     jobs: int | None = None,
     executor: Literal["local", "ray"] = "local",
-    ray_address: str | None = None,
     environment_id: str | None = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
@@ -64,8 +63,8 @@ def compare(
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
         checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.
         jobs: Number of concurrent runs; one per core if left out.
-        executor: Where to run: on this machine (local) or on a Ray cluster (ray).
-        ray_address: The address of a running cluster; if left out, one is started on this machine.
+        executor: Where to run: on this machine (local) or on a Ray cluster (ray), the one at the address in the
+            environment variable RAY_ADDRESS or one that is started on this machine.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         progress: Whether to show a progress bar and a line for each finished run.
         plugins: Modules to import first, here and in the runs.
@@ -103,8 +102,7 @@ def compare(
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
     options = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds, "output": output}
-    options |= {"checkpoint_episodes": checkpoint_episodes, "jobs": jobs, "executor": executor}
-    options |= {"ray_address": ray_address, "plugins": plugins}
+    options |= {"checkpoint_episodes": checkpoint_episodes, "jobs": jobs, "executor": executor, "plugins": plugins}
     keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps), **plain(options)}
     for dataset in opened[:1]:
         keys |= {"path": plain(dataset.path), "partial": dataset.partial}
@@ -203,6 +201,6 @@ def list_commands(plan: Plan) -> list[str]:
 
 def make_executor(plan: Plan, runs: int) -> LocalExecutor:
     """The executor that a plan names, for that number of runs."""
-    if plan.executor == "ray" or plan.ray_address is not None:
-        return RayExecutor(plan.jobs, plan.ray_address)
+    if plan.executor == "ray":
+        return RayExecutor(plan.jobs)
     return LocalExecutor(plan.jobs or min(available_cores(), runs))

@@ -115,23 +115,22 @@ class LocalExecutor:
 
 
 class RayExecutor(LocalExecutor):
-    """Trains runs as Ray tasks of one core each, and of one GPU where they train on one, on the cluster at an address
-    or on one that is started here, until this process ends. InputError if there is none.
+    """Trains runs as Ray tasks of one core each, and of one GPU where they train on one, on the cluster that Ray finds
+    (RAY_ADDRESS) or on one that is started here, until this process ends. InputError if there is none.
 
     Every node needs this package, the plugins, the datasets' files and the comparison's folder, on a file system that
     they share. A run whose node is lost resumes on another from its last checkpoint.
     """
 
-    def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
+    def __init__(self, jobs: int | None = None) -> None:
         with importing("this executor", "ray"):
             import ray
         self.ray: Any = ray
         if not ray.is_initialized():
-            options = {"include_dashboard": False} if address is None else {"address": address}
             try:
-                ray.init(log_to_driver=False, **options)
+                ray.init(log_to_driver=False, include_dashboard=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(f"there is no Ray cluster at {address}: {one_line(error)}") from None
+                raise InputError(f"there is no Ray cluster at RAY_ADDRESS: {one_line(error)}") from None
         resources = ray.cluster_resources()
         self.gpus = int(resources.get("GPU", 0))
         super().__init__(jobs or max(1, int(resources.get("CPU", 1))))

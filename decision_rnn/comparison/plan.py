@@ -100,7 +100,6 @@ class Plan:
     output: Path
     jobs: PositiveInt | None
     executor: Literal["local", "ray"]
-    ray_address: str | None
 
     def trials(self) -> tuple[tuple[ComparedDataset, ...], tuple[PlannedTrial, ...]]:
         """The datasets with their target returns, and all runs, seed by seed, so that an interrupted comparison has all

@@ -157,7 +157,7 @@ def make_stream(
         tbptt_segments=config.tbptt_segments,
         return_weighting=settings.return_weighting,
         segment_start=settings.segment_start,
-        goals=GoalEntries.of_space(observations, config.dataset) if config.relabeled else None,
+        goals=GoalEntries.of_space(observations, config.dataset) if settings.goal_relabeling == "hindsight" else None,
         goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
         rows=rows,
