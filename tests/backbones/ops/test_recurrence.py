@@ -13,7 +13,7 @@ from decision_rnn.backbones.testing import TOLERANCES, assert_near, noise
 
 DTYPES = [torch.float64, torch.complex128, torch.float32, torch.complex64]
 SHAPES = [(1, 1, 1), (2, 6, 3), (1, 2, 129)]
-"""Batch, time, width: one number, several rows, over two strips of the kernel's channels."""
+"""Batch, time, width: one number, several rows, several programs for the channels of a row."""
 CONSTANT = pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
 
 

@@ -22,7 +22,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
 torch.backends.cudnn.allow_tf32 = False
 if INTERPRETED:  # its time grows with the numbers that are loaded at once
-    recurrence_triton.STEPS, recurrence_triton.CHANNELS = 4, 8
+    recurrence_triton.STEPS, recurrence_triton.CHANNELS = 4, 64
 if INTERPRETED and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7):
     # This interpreter takes arrays of one number for indices, which numpy 2.4 does not.
     patch_tensor = interpreter._patch_lang_tensor
