@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from decision_rnn import __version__
 from decision_rnn.cli import COMMANDS
-from decision_rnn.utils.errors import FULL, EnvironmentFailure, InputError, did_you_mean
+from decision_rnn.utils.errors import FULL, EnvironmentFailure, InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import describe_error
 
@@ -76,7 +76,7 @@ def describe_failure(error: BaseException, command: str) -> tuple[str, int]:
             return f"cannot access {error.filename or 'a file'}: {error.strerror}", code
         case MemoryError() | RuntimeError() if out_of_memory:
             keys = "training.batch_size, training.context, backbone.width or backbone.layers"
-            return f"not enough memory. Lower {keys}.", 1
+            return f"not enough memory ({one_line(error)}). Lower {keys}.", 1
         case KeyboardInterrupt():
             return str(error) or "interrupted", 130
     raise error

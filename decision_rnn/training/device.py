@@ -3,6 +3,7 @@
 import torch
 
 from decision_rnn.config import TrainingConfig
+from decision_rnn.utils.distributed import local_world_size
 from decision_rnn.utils.errors import InputError
 
 
@@ -10,7 +11,14 @@ def pick_device(name: str) -> torch.device:
     """The device that `training.device` names; InputError if it is not available."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("training.device is cuda, but torch finds no CUDA device. Use cpu or auto.")
-    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    if local_world_size() > (gpus := torch.cuda.device_count()):
+        raise InputError(
+            f"torchrun starts {local_world_size()} processes here, and there are {gpus} GPUs. Lower --nproc-per-node, "
+            "or set training.device cpu."
+        )
+    return torch.device("cuda")
 
 
 def autocast(settings: TrainingConfig, device: torch.device) -> torch.autocast:

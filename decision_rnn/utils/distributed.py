@@ -3,6 +3,7 @@
 Without `torchrun` there is one process, and these functions return what they are given.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+from torch.distributed.rendezvous import rendezvous
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Environment variable of processes that `torchrun` starts."""
 TIMEOUT = timedelta(days=7)
 """How long a process waits for the others: the first one may evaluate a checkpoint for hours."""
+_groups = itertools.count()
 
 
 @contextmanager
@@ -27,9 +31,16 @@ def process_group() -> Iterator[None]:
     local_rank = int(os.environ["LOCAL_RANK"])
     if local_rank < torch.cuda.device_count():
         torch.cuda.set_device(local_rank)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+    store, group_rank, size = next(rendezvous("env://"))
+    # Keys of its own: those of a group that the same processes had before would connect some of them to its ends.
+    store = distributed.PrefixStore(f"group {next(_groups)}", store)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backend, store=store, rank=group_rank, world_size=size, timeout=TIMEOUT)
     try:
         yield
+    except Exception as error:
+        get_error_handler().record_exception(error)  # for torchrun's summary
+        raise
     finally:
         distributed.destroy_process_group()
 
@@ -42,6 +53,11 @@ def rank() -> int:
 def world_size() -> int:
     """The number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def local_world_size() -> int:
+    """The number of processes on this machine."""
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if TORCHRUN in os.environ else 1
 
 
 def own_rows(batch_size: int) -> slice:
