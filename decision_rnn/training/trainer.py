@@ -87,9 +87,8 @@ class Trainer(Generic[Model]):
         factor = self.schedule()
         self.steps += 1
         for group, rate in zip(self.groups, self.rates, strict=True):
-            group["lr"] = group["initial_lr"] * factor
-            if self.captured is not None:
-                group.update(lr=rate.fill_(group["lr"]), capturable=True)
+            number, captured = group["initial_lr"] * factor, self.captured is not None
+            group.update(lr=rate.fill_(number) if captured else number, capturable=captured)
         # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
         self.average_rate.fill_(1 - min(self.settings.ema_decay, (1 + self.steps) / (10 + self.steps)))
         loss, *metrics, norm, skipped = (self.captured or self._advance)(batch).unbind()
