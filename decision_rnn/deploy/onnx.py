@@ -16,6 +16,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,10 +161,10 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
     mean[entries], std[entries] = agent.encoder.mean, agent.encoder.std
     differences = []
     with one_thread():
-        for _ in range(STEPS):
+        for step in range(STEPS):
             observation = mean + std * torch.randn(batch, len(mean), generator=generator)
             reward = scale / 1000 * torch.rand(batch, generator=generator)
-            reset = torch.rand(batch, generator=generator) < 0.02
+            reset = (torch.rand(batch, generator=generator) < 0.02) | (step == 0)
             action, state, _ = agent.act(observation, reward, state.reset(agent.initial_state(target), reset))
             played, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
             differences.append(np.abs(played - action.numpy()) / agent.action_scale.radius.numpy())
@@ -224,7 +225,9 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
         return op.Add(start, op.Mul(weight, op.Sub(end, start)))
 
     def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-        """As a product, which onnxruntime's quantiser takes, unlike Gemm."""
+        """As a product, which onnxruntime's quantiser takes, unlike Gemm; of few inputs or outputs as usual."""
+        if min(weight.shape) < BLOCK and len(x.shape) == 2 and bias is not None:
+            return op.Gemm(x, weight, bias, alpha=1.0, beta=1.0, transA=0, transB=1)
         product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
         return product if bias is None else op.Add(product, bias)
 
@@ -258,8 +261,16 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     import onnx_ir
     from onnx_ir.passes import common
 
+    from decision_rnn.deploy.rewrite import simplified
     from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
 
+    model = simplified(model, model.graph.inputs[2])
+    # A part of the state that the step does not read, such as the previous action of most agents, is left out.
+    read = [bool(value.uses()) for value in model.graph.inputs[4:]]
+    description["state"] = list(compress(description["state"], read))
+    model.graph.inputs[4:] = list(compress(model.graph.inputs[4:], read))
+    model.graph.outputs[1:] = list(compress(model.graph.outputs[1:], read))
+    common.RemoveUnusedNodesPass()(model)
     common.OutputFixPass()(model)  # otherwise two outputs may be one value, which has one name
     common.ClearMetadataAndDocStringPass()(model)
     names = ["obs", "reward", "reset", "target_return", *(part["input"] for part in description["state"]), "actions"]

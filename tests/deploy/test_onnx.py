@@ -1,6 +1,7 @@
 """The exported ONNX policy acts like its agent: every backbone, both token layouts, objectives and masks."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def test_file_has_names_and_metadata_and_no_local_paths(tmp_path: Path, capfd: p
     assert (settings.inference, settings.actions) == ("recurrent", "greedy")
     model = onnx.load(path)
     onnx.checker.check_model(model, full_check=True)
-    labels = ["return_to_go", "previous_action", "timestep", "memory_0", "memory_1"]
+    labels = ["return_to_go", "timestep", "memory_0", "memory_1"]
     assert [value.name for value in model.graph.input] == [
         *("obs", "reward", "reset", "target_return"),
         *(f"h_in_{label}" for label in labels),
@@ -153,6 +154,16 @@ def test_file_has_names_and_metadata_and_no_local_paths(tmp_path: Path, capfd: p
         assert trace not in path.read_bytes(), "the file tells of the machine it was made on"
 
 
+def test_step_has_few_operations(policy_path: Path) -> None:
+    """Of two layers: a product for the inputs and one for the actions; in each layer one for every gate and two of the
+    MLP, the second with the residual. The observation's scale and the condition's are in the weights."""
+    counts = Counter(node.op_type for node in onnx.load(policy_path).graph.node)
+    assert counts["Gemm"] == 2 + 2 * 4
+    assert counts.keys().isdisjoint({"Div", "Split", "Equal", "Identity"})
+    assert counts["Where"] == 2 + 2  # the return-to-go, the timestep, and a state of each layer
+    assert counts.total() <= 65 - 15  # those of the default agent, which has a third layer
+
+
 def test_weights_in_8_bits_are_rounded_and_act_nearly_the_same(tmp_path: Path) -> None:
     trained = made_agent(registered("mingru").config(width=64, layers=2))
     path = tmp_path / "policy.onnx"
@@ -169,8 +180,8 @@ def test_weights_in_8_bits_are_rounded_and_act_nearly_the_same(tmp_path: Path) -
         exact = module.weight.detach().numpy().reshape(stored.shape)
         rounding = np.abs(stored - 128 - exact / scale)
         assert (rounding <= np.where(stored == 255, 1, 0.501)).all()  # 255 also stands for 256, the negative of 0
-    # Of the condition, observations and actions; no other array is as large as a layer of the backbone.
-    assert sum(node.op_type == "MatMul" for node in graph.node) == 3
+    # Of the inputs and of actions; no other array is as large as a layer of the backbone.
+    assert sum(node.op_type in ("MatMul", "Gemm") for node in graph.node) == 2
     assert max(array.nbytes for array in arrays.values()) <= 4 * 64 * 64
 
 

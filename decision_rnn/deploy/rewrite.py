@@ -1,0 +1,119 @@
+"""An exported step in fewer operations, whose number decides the time of an action in one environment.
+
+The results stay the same up to rounding. A rule whose `rewrite` returns None leaves its pattern as it is.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx_ir
+from onnxscript.rewriter import rewrite
+from onnxscript.rewriter.pattern import RewriteRuleClassBase, RewriteRuleSet
+
+NAMES = map("constant_{}".format, itertools.count())
+
+
+def simplified(model: onnx_ir.Model, reset: onnx_ir.Value) -> onnx_ir.Model:
+    """The model in fewer operations. Episodes begin where its input `reset` is true, and only there a timestep is 0."""
+    rules = [_First.rule(reset), _ResetTwice.rule("Add"), _ResetTwice.rule("Sub"), _Scale.rule(), _Sum.rule()]
+    rules += [_Residual.rule(), *(_Split.rule(parts) for parts in range(2, 9))]
+    return rewrite(model, RewriteRuleSet(rules, commute=True))
+
+
+def _product(op: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """weight @ x + bias, as torch's linear layers are exported."""
+    return op.Gemm(x, weight, bias, alpha=1.0, beta=1.0, transA=0, transB=1)
+
+
+def _arrays(*values: Any) -> list[np.ndarray]:
+    """The values of constants in float64; none if one is not constant."""
+    constants = [value.const_value for value in values]
+    return [] if None in constants else [constant.numpy().astype(np.float64) for constant in constants]
+
+
+def _constant(op: Any, array: np.ndarray) -> Any:
+    return op.initializer(onnx_ir.tensor(np.ascontiguousarray(array, np.float32), name=next(NAMES)))
+
+
+class _First(RewriteRuleClassBase):
+    """Whether a timestep, which is 0 after a reset, is 0: the reset."""
+
+    def __init__(self, reset: onnx_ir.Value) -> None:
+        super().__init__("first")
+        self.reset = reset
+
+    def pattern(self, op: Any, timestep: Any, zero: Any) -> Any:
+        return op.Equal(timestep, zero)
+
+    def rewrite(self, op: Any, timestep: Any, zero: Any) -> Any:
+        where = timestep.producer()
+        start = where is not None and where.op_type == "Where" and where.inputs[0] is self.reset
+        return self.reset if start and _arrays(zero, where.inputs[1]) == [0, 0] else None
+
+
+class _ResetTwice(RewriteRuleClassBase):
+    """where(reset, x, where(reset, x', y) + z) = where(reset, x, y + z)."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__("reset twice")
+        self.operation = operation
+
+    def pattern(self, op: Any, reset: Any, start: Any, other: Any, y: Any, z: Any) -> Any:
+        return op.Where(reset, start, getattr(op, self.operation)(op.Where(reset, other, y), z))
+
+    def rewrite(self, op: Any, reset: Any, start: Any, other: Any, y: Any, z: Any) -> Any:
+        return op.Where(reset, start, getattr(op, self.operation)(y, z))
+
+
+class _Scale(RewriteRuleClassBase):
+    """W (x / s) + b = (W / s) x + b."""
+
+    def pattern(self, op: Any, x: Any, scale: Any, weight: Any, bias: Any) -> Any:
+        return _product(op, op.Div(x, scale), weight, bias)
+
+    def rewrite(self, op: Any, x: Any, scale: Any, weight: Any, bias: Any) -> Any:
+        arrays = _arrays(weight, scale)
+        return _product(op, x, _constant(op, arrays[0] / arrays[1]), bias) if arrays else None
+
+
+class _Sum(RewriteRuleClassBase):
+    """V x + a + W y + b = [V W] [x y] + (a + b)."""
+
+    def pattern(self, op: Any, x: Any, v: Any, a: Any, y: Any, w: Any, b: Any) -> Any:
+        return op.Add(_product(op, x, v, a), _product(op, y, w, b))
+
+    def rewrite(self, op: Any, x: Any, v: Any, a: Any, y: Any, w: Any, b: Any) -> Any:
+        if not (arrays := _arrays(v, a, w, b)):
+            return None
+        weight, bias = np.hstack(arrays[::2]), arrays[1] + arrays[3]
+        return _product(op, op.Concat(x, y, axis=1), _constant(op, weight), _constant(op, bias))
+
+
+class _Split(RewriteRuleClassBase):
+    """Equal parts of a product, such as a layer's gates: as many products, which take in the activations after them."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__("split")
+        self.parts = parts
+
+    def pattern(self, op: Any, x: Any, weight: Any, bias: Any) -> Any:
+        return op.Split(_product(op, x, weight, bias), axis=1, num_outputs=self.parts, _outputs=self.parts)
+
+    def rewrite(self, op: Any, x: Any, weight: Any, bias: Any) -> Any:
+        pairs = zip(*(np.split(array, self.parts) for array in _arrays(weight, bias)), strict=True)
+        return [_product(op, x, _constant(op, w), _constant(op, b)) for w, b in pairs] or None
+
+
+class _Residual(RewriteRuleClassBase):
+    """x + W relu(V y + a) + b = [W b] relu([V 0] y + [a 1]) + x, which one product computes with its addition."""
+
+    def pattern(self, op: Any, x: Any, y: Any, v: Any, a: Any, w: Any, b: Any) -> Any:
+        return op.Add(x, _product(op, op.Relu(_product(op, y, v, a)), w, b))
+
+    def rewrite(self, op: Any, x: Any, y: Any, v: Any, a: Any, w: Any, b: Any) -> Any:
+        if not (arrays := _arrays(v, a, w, b)):
+            return None
+        v, a, w, b = arrays
+        v, a, w = np.vstack([v, 0 * v[:1]]), np.append(a, 1), np.column_stack([w, b])
+        return _product(op, op.Relu(_product(op, y, _constant(op, v), _constant(op, a))), _constant(op, w), x)
