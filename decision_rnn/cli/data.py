@@ -18,7 +18,7 @@ ACTIONS = {
     "info": "print what a dataset holds",
     "make": "download, make or convert a dataset now instead of on first use",
     "verify": "hash every byte of a dataset again",
-    "import": "write logs, CSV or parquet, or HDF5 files in D4RL's layout, as a local dataset",
+    "import": "write logs or files of other libraries as a local dataset",
     "export": "write a dataset as a Minari dataset or a file in D4RL's layout",
     "merge": "write the episodes of several datasets as a new local one",
     "remove": "remove a local dataset from disk",
@@ -38,11 +38,11 @@ def add_arguments(parser: CommandParser) -> None:
     text = "the datasets whose episodes the new one is to hold, in this order"
     actions["merge"].add_argument("datasets", nargs="+", help=text)
     parser = actions["import"]
-    text = "CSV or parquet files, which have a row for every step, or HDF5 files in D4RL's layout"
+    text = "CSV or parquet files, HDF5 or npz files, LeRobot folders: of these or folders of them, one or several"
     parser.add_argument("logs", nargs="+", metavar="LOG", help=text)
     parser.add_settings(import_log, "name", required=True)
     columns = ("observations", "actions", "reward", "episode", "time", "terminated", "truncated")
-    parser.add_settings(import_log, *columns, "missing", "append")
+    parser.add_settings(import_log, *columns, "missing", "append", "join", "split")
     text = "how many choices each column of an action has, as 4 or 3,2, if it holds their numbers, from 0 on"
     parser.add_argument("--choices", type=parse_as(Names), default=(), help=text)
     parser.add_argument("--environment", help="the Gymnasium id of the environment to evaluate agents in, if any")

@@ -1,23 +1,23 @@
 """Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
-import h5py
 import minari
 import numpy as np
 
+from decision_rnn.data.formats import expand_folder, open_log
+from decision_rnn.data.logs import Log, LogOptions, Remarks
 from decision_rnn.data.sources import SOURCES, Source
-from decision_rnn.data.sources.d4rl import environment_of_file, read_d4rl, write_d4rl
+from decision_rnn.data.sources.d4rl import write_d4rl
 from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
-from decision_rnn.data.table import Columns, read_table, table_notes
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError
@@ -179,9 +179,11 @@ def import_log(
     action_space: gymnasium.Space[Any] | None = None,
     missing: Missing = "error",
     append: bool = False,
+    join: bool = False,
+    split: str | None = None,
     progress: bool = True,
 ) -> Dataset:
-    """Write a log, such as a robot's, as a dataset that `train` reads.
+    """Write a log, such as a robot's or another library's file, as a dataset that `train` reads.
 
     A log has a row for every step: the observation, the action that was chosen at it, and the reward of that action. No
     row is lost: where no observation follows an episode's last action, as in most logs, the last observation is
@@ -190,12 +192,15 @@ def import_log(
 
     Args:
         log: The path of a CSV or parquet file, a pandas DataFrame, or a dictionary of columns, which are read with
-            pandas (the extra `logs`); the path of an HDF5 file in D4RL's layout, of any task, for which
-            no columns are named; or a list of these, whose episodes follow each other. A file is read into memory.
+            pandas (the extra `logs`), as is the folder of a LeRobot dataset; the path of an HDF5 or npz file in the
+            layout of D4RL, robomimic, d3rlpy, Minari, ManiSkill or diffusion policy; a dictionary of arrays; or a
+            folder or a list of these, whose episodes follow each other. Columns and arrays of usual names need not be
+            named.
         name: The name of the new dataset: `local/` and a word.
-        observations: The columns of an observation, as `x,y` or a list; a name may be a pattern such as `obs_*`, and a
-            parquet column may have a list of numbers in each row.
-        actions: The columns of an action.
+        observations: The columns or arrays of an observation, as `x,y` or a list; a name may be a pattern such as
+            `obs_*`, and a parquet column may have a list of numbers in each row. Several arrays are the parts of a
+            `Dict` space.
+        actions: The columns or arrays of an action.
         reward: The column of the rewards; if left out, they are 0: train with the condition `none`.
         episode: The column of what tells episodes apart, numbers or text; its rows need not be side by side. If left
             out, a log is one episode, or several if flags end them.
@@ -208,8 +213,12 @@ def import_log(
         action_space: As for `write_store`.
         missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
             row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
-            truncated.
+            truncated. Unless it is `error`, an episode that cannot be read is left out.
         append: If the dataset exists, add the episodes to its end.
+        join: Whether files are parts of one log, in which an episode may go on in the next file; by default the same
+            `episode` in two files is two episodes.
+        split: The name of the episodes to read, if the file has splits, such as `valid` in one of robomimic's; by
+            default all.
         progress: Whether to show progress bars and remarks.
 
     Returns:
@@ -226,34 +235,31 @@ def import_log(
         >>> dataset.store.num_episodes, dataset.store.episode_returns.round(3)
         (2, array([0.2, 0.2]))
     """
-    logs = log if isinstance(log, list | tuple) else [log]
-    observations, actions = convert(observations, Names), convert(actions, Names)
-    roles = Columns(observations, actions, reward, episode, time, terminated, truncated)
-    notes, counts = list[str](), Counter[str]()
+    logs = list(chain.from_iterable(map(expand_folder, log if isinstance(log, list | tuple) else [log])))
+    named = {"reward": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
+    options = LogOptions(convert(observations, Names), convert(actions, Names), **named, split=split, missing=missing)
+    notes, remarks = list[str](), Remarks()
     if not append:
         check_new(name)
 
-    def read(log: Any) -> tuple[dict[str, list[str]], Iterator[Episode]]:
-        if _is_hdf5(log):
-            return {}, read_d4rl(Path(log).expanduser(), notes)
-        return read_table(log, roles, counts, complete=missing == "error")
+    def described(log: Log) -> dict[str, Any]:
+        return {"columns": log.columns, "space": log.spaces[0]}
 
     def read_all() -> Iterator[Episode]:
-        yield from first
-        for further in logs[1:]:
-            other, episodes = read(further)
-            if other != columns:
-                raise InputError(f"{name}: the columns of a log are {other}, expected {columns}.")
-            yield from episodes
-        notes.extend(table_notes(counts, roles))
+        yield from first.episodes
+        for further in [] if join else logs[1:]:
+            other = open_log([further], options, remarks)
+            if described(other) != described(first):
+                raise InputError(f"{name}: a log has {described(other)}, expected {described(first)}.")
+            yield from other.episodes
+        notes.extend(remarks.sentences())
 
     with quiet(not progress):
-        columns, first = read(logs[0])
-        if environment_id is None and _is_hdf5(logs[0]):
-            environment_id = environment_of_file(Path(logs[0]).expanduser())
+        first = open_log(logs if join else logs[:1], options, remarks)
+        spaces = {"observation_space": first.spaces[0], "action_space": action_space or first.spaces[1]}
         episodes = bar(read_all(), "importing", unit=" episodes")
-        options: dict[str, Any] = {"action_space": action_space, "missing": missing, "columns": columns, "notes": notes}
-        store = write_store(name, episodes, environment_id, append=append, **options)
+        settings: dict[str, Any] = {"missing": missing, "columns": first.columns, "notes": notes, **spaces}
+        store = write_store(name, episodes, environment_id or first.environment_id, append=append, **settings)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
         largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
@@ -263,10 +269,6 @@ def import_log(
                 "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
             )
     return open_dataset(name)
-
-
-def _is_hdf5(log: Any) -> bool:
-    return isinstance(log, str | Path) and (Path(log).suffix in (".hdf5", ".h5") or h5py.is_hdf5(log))
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:

@@ -7,13 +7,14 @@ in a file, such as `infos`, is ignored.
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from decision_rnn.data.cache import check_arrays, identify, is_made_of
+from decision_rnn.data.formats import read_arrays
+from decision_rnn.data.logs import LogOptions, Remarks
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
@@ -21,7 +22,7 @@ from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.files import locked, new_file
-from decision_rnn.utils.messages import bar, counted, warn
+from decision_rnn.utils.messages import bar, warn
 
 FLAGS = ("terminals", "timeouts")
 FOLDER = "~/.d4rl/datasets"
@@ -143,55 +144,25 @@ def read_d4rl(
             if key in arrays and arrays[key].shape[1:] == (1,):
                 arrays[key] = arrays[key][:, 0]
         steps, columns, *_ = (*np.shape(arrays["observations"]), 0, 0)
-    if "timeouts" not in arrays:
-        arrays["timeouts"] = np.zeros(steps, bool)
-        notes.append("it has no timeouts: episodes end only at its terminals")
     width = columns if columns in observation_dims or not observation_dims else observation_dims[0]
     rows, vectors = (steps, width), (steps,)
     shapes = {"observations": rows, "next_observations": rows, "actions": (steps, None), "rewards": vectors}
     check_arrays(path, arrays, {**shapes, "terminals": vectors, "timeouts": vectors})
-    observations, terminals, timeouts = arrays["observations"], *(arrays[key].astype(bool) for key in FLAGS)
-    following = arrays.get("next_observations", observations)
-
-    flagged, seams = terminals | timeouts, np.zeros(steps, bool)
-    if "next_observations" in arrays:
-        before, after = following[:-1], observations[1:]
-        differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
-        seams[:-1] = differ.any(1) & ~flagged[:-1]
-    else:
-        notes.append("it has no next_observations: an episode's last observation stands for what followed")
     if observation_dims and columns > observation_dims[0]:
-        observations, following = observations[:, : observation_dims[0]], following[:, : observation_dims[0]]
+        for key in {"observations", "next_observations"} & set(arrays):
+            arrays[key] = arrays[key][:, : observation_dims[0]]
         notes.append(f"only the first {observation_dims[0]} of {columns} observations are kept, as in the environment")
-
-    offsets = np.concatenate([[0], np.flatnonzero((flagged | seams)[:-1]) + 1, [steps]])
-    lengths = np.diff(offsets)
-    if max_episode_steps is not None and lengths.max() > max_episode_steps:
-        raise InputError(
-            f"{path}: terminals and timeouts leave an episode of {lengths.max()} steps from row "
-            f"{offsets[lengths.argmax()]} on, but the environment's limit is {max_episode_steps}. Use a version 2 file."
-        )
-    partial = ~flagged[offsets[1:] - 1]
-    if partial.any():
-        notes.append(
-            f"{partial.sum()} of {counted(len(partial), 'episode')} ({counted(lengths[partial].sum(), 'step')}) end "
-            "without a flag: they are neither terminated nor truncated (--partial drop leaves them out)"
-        )
-    for start, stop in pairwise(offsets):
-        yield Episode(
-            np.concatenate([observations[start:stop], following[stop - 1 : stop]]),
-            arrays["actions"][start:stop],
-            arrays["rewards"][start:stop],
-            terminated=bool(terminals[stop - 1]),
-            truncated=bool(timeouts[stop - 1]),
-        )
-
-
-def environment_of_file(path: Path) -> str | None:
-    """The Gymnasium id that a file names, as those of `write_d4rl` do; None if it names none."""
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
-        environment_id = file.attrs.get("environment_id")
-    return environment_id if isinstance(environment_id, str) else None
+    remarks, row = Remarks(), 0
+    for episode in read_arrays(str(path), arrays, LogOptions(), remarks).episodes:
+        length = len(episode.rewards)
+        if max_episode_steps is not None and length > max_episode_steps:
+            raise InputError(
+                f"{path}: terminals and timeouts leave an episode of {length} steps from row {row} on, but the "
+                f"environment's limit is {max_episode_steps}. Use a version 2 file."
+            )
+        row += length
+        yield episode
+    notes.extend(remarks.sentences())
 
 
 def write_d4rl(path: Path, store: EpisodeStore) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.cache import sha256_of_json
+from decision_rnn.data.formats import as_episode
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.episode import Episode, Missing
@@ -92,7 +93,7 @@ def cache_episodes(
     with tempfile.TemporaryDirectory(prefix=".", dir=parent) as temporary:
         store = EpisodeStore.write(
             Path(temporary) / "store",
-            episodes,
+            map(as_episode, episodes),
             environment_id=environment_id,
             source={} if settings is None else {"environment_settings": settings},
             spaces=_with_known(spaces, environment_id, settings),
@@ -191,7 +192,7 @@ def write_store(
             source, episodes = {**before.source, "notes": notes}, chain(before, episodes)
         label = f"{name} ({environment_id or 'no environment'})"
         options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces, "label": label}
-        EpisodeStore.write(new, episodes, missing=missing, **options)
+        EpisodeStore.write(new, map(as_episode, episodes), missing=missing, **options)
     store = EpisodeStore.open(path)
     store.name = name
     return store

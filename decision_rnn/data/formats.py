@@ -1,0 +1,383 @@
+"""Logs in the layouts of other libraries: HDF5 and npz files and arrays in memory, told apart by their keys; folders.
+
+`LAYOUTS` lists the layouts of arrays; tables, LeRobot's folders among them, are read by `table.py`.
+"""
+
+import contextlib
+import gzip
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import h5py
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
+
+from decision_rnn.data.logs import NAMES, Log, LogOptions, Remarks, natural
+from decision_rnn.data.table import TABLES, lerobot_files, read_table
+from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.layouts import IMAGE_SIDE
+from decision_rnn.utils.errors import InputError, did_you_mean, reading
+
+Arrays = Mapping[str, Any]
+"""Arrays by key, such as `data/demo_0/obs/position`: numpy's, or HDF5's datasets, which are read when indexed."""
+FILES = (".hdf5", ".h5", ".npz")
+FLAGS = ("terminated", "truncated", "done")
+LISTED = 20
+"""The most arrays or files that a message lists."""
+
+
+def _groups(arrays: Arrays, action: str) -> dict[str, Arrays]:
+    """`data/demo_0/actions`, as robomimic, Minari and ManiSkill write."""
+    pattern = re.compile(rf"(.*\D\d+)/({action})(/.*)?")
+    groups: dict[str, dict[str, Any]] = {match[1]: {} for match in map(pattern.fullmatch, arrays) if match}
+    for key, values in arrays.items():
+        parts = key.split("/")
+        for depth in range(1, len(parts)):
+            if (group := "/".join(parts[:depth])) in groups:
+                groups[group]["/".join(parts[depth:])] = values
+    return {group: groups[group] for group in sorted(groups, key=natural)}
+
+
+def _numbered(arrays: Arrays, action: str) -> dict[str, Arrays]:
+    """`actions_0`, as d3rlpy 2 writes; `observations_0_1` is a part of an observation."""
+    blocks: dict[str, dict[str, Any]] = {}
+    for key in sorted(arrays, key=natural):
+        if match := re.fullmatch(r"(.*?[^\d_])_(\d+)(?:_(\d+))?", key):
+            name = match[1] if match[3] is None else f"{match[1]}/{match[3]}"
+            blocks.setdefault(f"episode {match[2]}", {})[name] = arrays[key]
+    acted = any(re.fullmatch(action, key) for block in blocks.values() for key in block)
+    return {name: blocks[name] for name in sorted(blocks, key=natural)} if acted else {}
+
+
+def _flat(arrays: Arrays, action: str) -> dict[str, Arrays]:
+    """`actions`, as D4RL and d3rlpy 1 write, or `data/action` beside `meta/episode_ends`, as diffusion policy does."""
+    block = {re.sub(r"^(data|meta)/", "", key): values for key, values in arrays.items()}
+    return {"": block} if any(re.fullmatch(rf"({action})(/.*)?", key) for key in block) else {}
+
+
+LAYOUTS: tuple[tuple[Callable[[Arrays, str], dict[str, Arrays]], bool], ...] = (
+    (_groups, True),
+    (_numbered, True),
+    (_flat, False),
+)
+"""The layouts of arrays, in the order in which they are tried: a function that gives the arrays of each block of steps,
+by the block's name, from all arrays and a regular expression of the keys of actions, or none if they are of another
+layout; and whether a block is an episode, or is cut into episodes by flags, ends or ids."""
+
+
+def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
+    """Open a log, or several files as one.
+
+    Args:
+        logs: The paths of files or of a folder of LeRobot's, arrays by name, or what `pandas.DataFrame` accepts.
+        options: The names of its columns or arrays; without observations and actions they are found by `NAMES`.
+        remarks: Collects what a reader of scores should know.
+
+    Raises:
+        InputError: If it cannot be read, or its layout is unknown: the message lists what it holds.
+    """
+    if not _is_of_arrays(logs[0], options):
+        return read_table(logs, options, remarks)
+    if options.time is not None:
+        raise InputError(f"the steps of arrays are in order: leave out --time {options.time}.")
+    label = " and ".join("the arrays" if isinstance(log, Mapping) else str(Path(log).expanduser()) for log in logs)
+    opened, environments = zip(*map(_open_arrays, logs), strict=True)
+    arrays = opened[0]
+    if len(logs) > 1:
+        with reading(label, "one log"):
+            keys = [key for key, values in arrays.items() if np.shape(values)]
+            arrays = {key: np.concatenate([each[key] for each in opened]) for key in keys}
+    log = read_arrays(label, arrays, options, remarks)
+    log.environment_id = environments[0]
+    return log
+
+
+def expand_folder(log: Any) -> list[Any]:
+    """A log, or those in a folder that is not one of LeRobot's, in the natural order of their names."""
+    folder = Path(log).expanduser() if isinstance(log, str | Path) else None
+    if folder is None or not folder.is_dir() or lerobot_files(folder):
+        return [log]
+    files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
+    logs = [file for file in files if file.name.removesuffix(".gz").endswith((*FILES, *TABLES))]
+    if not logs:
+        raise InputError(
+            f"{folder} holds {', '.join(file.name for file in files[:LISTED]) or 'nothing'}: expected the files "
+            f"{', '.join((*FILES, *TABLES))}, or LeRobot's folder. Write the arrays of a zarr store by numpy.savez."
+        )
+    return list(logs)
+
+
+def as_episode(item: Any) -> Any:
+    """A dictionary of the arrays of one episode as an `Episode`; anything else as it is."""
+    if not isinstance(item, Mapping):
+        return item
+    log = read_arrays("a dictionary of arrays", _flattened(item), LogOptions(), Remarks(), whole=True)
+    return next(log.episodes)
+
+
+def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remarks, whole: bool = False) -> Log:
+    """The episodes of arrays in one of `LAYOUTS`; of a single one if `whole`. Errors as from `open_log`."""
+    names = options.actions or NAMES["actions"]
+    pattern = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names)
+    layouts = ((blocks, alone) for divide, alone in LAYOUTS if (blocks := divide(arrays, pattern)))
+    blocks, alone = next(layouts, ({}, whole))
+    reader = _Reader(label, blocks, options, remarks, whole or alone)
+    if not (reader.keys["observations"] and reader.keys["actions"]):
+        raise InputError(
+            f"{label} has an unknown layout: {_shapes(arrays)}. Needed are observations (T, O), not images, actions "
+            "(T, A), any rewards (T,), and what ends episodes, such as terminals and timeouts, dones (T,) or "
+            "episode_ends: of all steps end to end, or for every episode in a group or with a number, actions_0. Name "
+            "others with --observations, --actions, --reward, --terminated, --truncated, --episode; or write Episodes "
+            "with write_store."
+        )
+    splits = {key.removeprefix("mask/"): np.ravel(arrays[key]) for key in arrays if key.startswith("mask/")}
+    members = {split: {bytes(name).decode() for name in values} for split, values in splits.items()}
+    if options.split is None:
+        remarks.name("splits", (f"{split} ({len(demos)})" for split, demos in members.items()))
+    elif options.split in members:
+        blocks = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members[options.split]}
+    else:
+        raise InputError(f"{label} has no split {options.split!r:.100}: it has {', '.join(members) or 'none'}.")
+    numbered = np.any(arrays.get("discrete_action", False))  # what d3rlpy 1 calls actions that number choices
+    space = Discrete(int(np.max(blocks[""][reader.keys["actions"][0]])) + 1) if numbered and "" in blocks else None
+    return Log(reader.episodes(blocks), {}, (reader.space, space))
+
+
+class _Reader:
+    """Reads episodes from the blocks of a log.
+
+    Attributes:
+        keys: By what an episode is read from, the keys of its arrays in a block.
+        space: The space of an observation; None for vectors.
+    """
+
+    def __init__(
+        self, label: str, blocks: Mapping[str, Arrays], options: LogOptions, remarks: Remarks, whole: bool
+    ) -> None:
+        self.label, self.options, self.remarks, self.whole = label, options, remarks, whole
+        samples: dict[str, Any] = {}  # the largest, as some may be empty
+        for key, values in chain.from_iterable(block.items() for block in blocks.values()):
+            if key not in samples or np.size(values) > np.size(samples[key]):
+                samples[key] = values
+        self.keys = {role: self._find(role, list(samples)) for role in NAMES}
+        found = sorted(self.keys["observations"], key=lambda key: key.split("/"))
+        images = [key for key in found if not _is_vector(samples[key])]
+        remarks.name("images", images)
+        observed = self.keys["observations"] = [key for key in found if key not in images]
+        parts = {key: key.partition("/")[2] for key in observed}
+        self.keys["next_observations"] = next(
+            (keys for name in NAMES["next_observations"] if (keys := _same(parts, name, samples))), []
+        )
+        shapes = {tuple((part or key).split("/")): samples[key].shape[1:] or (1,) for key, part in parts.items()}
+        several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
+        self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
+        self.sizes: list[int] = []
+
+    def episodes(self, blocks: Mapping[str, Arrays]) -> Iterator[Episode]:
+        """The episodes of blocks, in their order."""
+        for name, block in blocks.items():
+            if self.whole:
+                where = f"{self.label}, {name}" if name else self.label
+                yield from self.remarks.attempt(partial(self._episode, where, block), name, self.options.missing)
+            else:
+                yield from self._cut(self.label, block)
+
+    def _find(self, role: str, keys: Sequence[str]) -> list[str]:
+        """The keys that the options name for a role, or those of the first of its usual names that there is."""
+        named = getattr(self.options, role, None)
+        if not named:
+            groups = ([key for key in keys if key == name or key.startswith(f"{name}/")] for name in NAMES[role])
+            return next(filter(None, groups), [])
+        matches = dict[str, None]()
+        for pattern in [named] if isinstance(named, str) else named:
+            ways = (pattern, f"*/{pattern}", f"{pattern}/*")
+            known = [key for key in keys if key.partition("/")[0] not in NAMES["next_observations"]]
+            found = [key for key in known if any(fnmatchcase(key, way) for way in ways)]
+            if not found:
+                near = did_you_mean(pattern, keys)
+                raise InputError(
+                    f"{self.label} has no array {pattern!r:.100}: {near}it has {', '.join(keys[:LISTED])}."
+                )
+            matches |= dict.fromkeys(found)
+        return list(matches)
+
+    def _episode(self, where: str, block: Arrays) -> Episode:
+        return next(self._cut(where, block))
+
+    def _matrix(self, block: Arrays, role: str) -> np.ndarray:
+        """The arrays of a role side by side, (rows, entries)."""
+        arrays = [np.asarray(block[key]) for key in self.keys[role]]
+        matrices = [array.reshape(len(array), -1) for array in arrays]
+        return matrices[0] if len(matrices) == 1 else np.concatenate(matrices, axis=1)
+
+    def _flags(self, where: str, block: Arrays, role: str, steps: int) -> np.ndarray:
+        """(steps,) bool; a single flag is that of the last step."""
+        key = self.keys[role][0]
+        values = np.ravel(block[key])
+        if values.size == 1:
+            values = np.append(np.zeros(steps - 1), values)
+        if values.shape != (steps,) or values.dtype.kind not in "fiub" or not ((values == 0) | (values == 1)).all():
+            raise InputError(f"{where}: {key} is no flag of {steps} steps, of 0 and 1. Name another array.")
+        return values.astype(bool)
+
+    def _bounds(self, where: str, block: Arrays, steps: int) -> np.ndarray | None:
+        """(steps,) bool, the last steps of episodes as ids, starts, ends or lengths say them; None without these."""
+        kinds = ("episode",) if self.options.episode else ("starts", "ends", "lengths", "episode")
+        kind = next((kind for kind in kinds if self.keys[kind]), None)
+        if kind is None:
+            return None
+        key = self.keys[kind][0]
+        values = np.ravel(block[key])
+        if kind == "starts":
+            return np.roll(self._flags(where, block, "starts", steps), -1) | (np.arange(steps) == steps - 1)
+        if kind == "episode" and values.shape == (steps,):
+            last = np.append(values[1:] != values[:-1], True)
+            if len(np.unique(values)) == last.sum():
+                self.remarks.identify(self.label, dict.fromkeys(values[last].tolist()))
+                return last
+        ends = np.cumsum(values) if kind == "lengths" else values
+        if kind == "episode" or ends[-1:] != steps or (np.diff(ends, prepend=0) <= 0).any():
+            raise InputError(f"{where}: {key} does not say the {kind} of episodes, side by side, in {steps} steps.")
+        return np.isin(np.arange(steps) + 1, ends)
+
+    def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
+        """The arrays of a block: observations (T, O), actions (T, A), rewards (T,), and if known `following` (T, O),
+        flags (T,) and `bounds` (T,), the last steps of episodes."""
+        arrays = {role: self._matrix(block, role) for role in ("observations", "actions")}
+        steps, arrays["rewards"] = len(arrays["actions"]), np.zeros(len(arrays["actions"]))
+        if self.keys["reward"]:
+            arrays["rewards"] = self._matrix(block, "reward")[:, 0]
+        whole = self.whole or len(arrays["observations"]) == steps + 1
+        if len(arrays["observations"]) == steps + 1:
+            arrays["following"], arrays["observations"] = arrays["observations"][1:], arrays["observations"][:-1]
+        elif self.keys["next_observations"]:
+            arrays["following"] = self._matrix(block, "next_observations")
+        sizes = [arrays[key].shape[1] for key in ("observations", "actions", "following") if key in arrays]
+        expected = self.sizes or sizes[:2]
+        fits = steps and sizes in (expected, [*expected, expected[0]])
+        if not fits or any(len(each) != steps or each.dtype.kind not in "fiub" for each in arrays.values()):
+            raise InputError(
+                f"{where} has {_shapes(arrays)}: expected numbers of equally many steps, at least one, {expected[0]} "
+                f"observations and {expected[1]} actions."
+            )
+        self.sizes = expected
+        flags = {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
+        bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
+        used = {key for role, keys in self.keys.items() for key in keys if role not in ("success", "time")}
+        self.remarks.pass_over({key: values for key, values in block.items() if key not in used}, steps)
+        return arrays | flags | ({} if bounds is None else {"bounds": bounds})
+
+    def _cut(self, where: str, block: Arrays) -> Iterator[Episode]:
+        """The episodes of a block: one, if it has one observation more than actions."""
+        with reading(where, "episodes", "Name its arrays, or read them in Python and pass them to import_log."):
+            arrays = self._read(where, block)
+        observations, actions, rewards = (arrays[key] for key in ("observations", "actions", "rewards"))
+        following, counts, steps = arrays.get("following", observations), self.remarks.counts, len(actions)
+        terminated, truncated, done = (arrays.get(key, np.zeros(steps, bool)) for key in FLAGS)
+        if "terminated" not in arrays:
+            terminated = done & ~truncated
+            if "truncated" not in arrays:
+                self.remarks.name("done", self.keys["done"])
+        truncated = truncated | (done & ~terminated)
+        ends = terminated | truncated
+        if not {"bounds", "following", *FLAGS} & set(arrays):
+            counts["endless"] += 1
+            arrays["bounds"] = np.arange(steps) == steps - 1
+        if "bounds" in arrays:
+            within, ends = ends & ~arrays["bounds"], arrays["bounds"]
+            if "truncated" not in arrays:
+                truncated = truncated | (ends & ~terminated)
+        elif "following" in arrays:
+            before, after = following[:-1], observations[1:]
+            differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
+            ends = ends | np.append(differ.any(1), False)
+        counts["untimed"] += "terminated" in arrays and not {"bounds", "truncated", "done"} & set(arrays)
+        for start, stop in pairwise([0, *(np.flatnonzero(ends[:-1]) + 1).tolist(), steps]):
+            partial_episode = not (terminated[stop - 1] or truncated[stop - 1])
+            counts.update(episodes=1, partial=partial_episode, repeated="following" not in arrays)
+            counts["partial steps"] += partial_episode * (stop - start)
+            counts["unrewarded"] += not self.keys["reward"]
+            counts["within"] += bool("bounds" in arrays and within[start:stop].any())
+            yield Episode(
+                np.concatenate([observations[start:stop], following[stop - 1 : stop]]),
+                actions[start:stop],
+                rewards[start:stop],
+                terminated=bool(terminated[stop - 1]),
+                truncated=bool(truncated[stop - 1]),
+            )
+
+
+def _is_vector(array: Any) -> bool:
+    """Whether rows of an array are numbers and no images."""
+    return array.ndim > 0 and array.dtype.kind in "fiub" and not sorted(array.shape[1:])[-2:-1] >= [IMAGE_SIDE]
+
+
+def _same(parts: Mapping[str, str], name: str, arrays: Arrays) -> list[str]:
+    """The arrays under a name that are of the same parts and widths as others; none if one is missing."""
+    keys = {f"{name}/{part}" if part else name: key for key, part in parts.items()}
+    same = all(key in arrays and arrays[key].shape[1:] == arrays[other].shape[1:] for key, other in keys.items())
+    return list(keys) if same else []
+
+
+def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space[Any]:
+    """The space of arrays with these shapes by their paths: a Dict, or a Tuple where they are numbered."""
+    if () in shapes:
+        return Box(-np.inf, np.inf, shapes[()])
+    inner: dict[str, dict[tuple[str, ...], tuple[int, ...]]] = {}
+    for (first, *rest), shape in shapes.items():
+        inner.setdefault(first, {})[tuple(rest)] = shape
+    spaces = {key: _space(entries) for key, entries in inner.items()}
+    return Tuple(spaces.values()) if all(map(str.isdigit, spaces)) else Dict(spaces)
+
+
+def _flattened(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+    """Nested dictionaries of arrays as one, with keys such as `obs/position`."""
+    flat: dict[str, np.ndarray] = {}
+    for key, values in arrays.items():
+        nested = isinstance(values, Mapping)
+        flat |= _flattened(values, f"{prefix}{key}/") if nested else {f"{prefix}{key}": np.asarray(values)}
+    return flat
+
+
+def _is_of_arrays(log: Any, options: LogOptions) -> bool:
+    """Whether a log is read as arrays: such a file, or a dictionary of them, not one of columns that are named."""
+    if isinstance(log, Mapping):
+        named = options.observations and options.actions
+        return not named or any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values())
+    if not isinstance(log, str | Path):
+        return False
+    path = Path(log).expanduser()
+    return path.name.removesuffix(".gz").endswith(FILES) or (path.is_file() and h5py.is_hdf5(path))
+
+
+def _open_arrays(log: Any) -> tuple[Arrays, str | None]:
+    """The arrays of a file or a dictionary, and the Gymnasium id that the file names, if any."""
+    if isinstance(log, Mapping):
+        return _flattened(log), None
+    path = Path(log).expanduser()
+    arrays: dict[str, Any] = {}
+    with reading(path, "npz" if ".npz" in path.suffixes else "HDF5"):
+        source = io.BytesIO(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path
+        if ".npz" in path.suffixes:
+            with np.load(source, allow_pickle=False) as content:
+                for key in content.files:
+                    arrays[key] = np.empty((), object)
+                    with contextlib.suppress(ValueError):  # a pickle, which is not read
+                        arrays[key] = content[key]
+            return arrays, None
+        file = h5py.File(source, "r")  # closed with the last of its datasets
+        file.visititems(lambda key, item: arrays.update({key: item}) if isinstance(item, h5py.Dataset) else None)
+        environment_id = file.attrs.get("environment_id")
+        return arrays, environment_id if isinstance(environment_id, str) else None
+
+
+def _shapes(arrays: Arrays) -> str:
+    listed = [f"{key} {np.shape(values)} {values.dtype}" for key, values in arrays.items()]
+    return ", ".join(listed[:LISTED] + [f"{len(listed) - LISTED} more"] * (len(listed) > LISTED)) or "no arrays"

@@ -1,0 +1,158 @@
+"""What logs of every format have in common: the names of what episodes are read from, and remarks on how they were."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from decision_rnn.environments.episode import Episode, Missing
+from decision_rnn.environments.spaces import OptionalSpaces
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.messages import counted
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "observations": ("observations", "observation", "obs", "states", "state"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
+    "actions": ("actions", "action"),
+    "reward": ("rewards", "reward", "next.reward"),
+    "terminated": ("terminals", "terminated", "terminations", "terminal", "is_terminal"),
+    "truncated": ("timeouts", "truncated", "truncations", "timeout"),
+    "done": ("episode_terminals", "dones", "done", "next.done", "is_last"),
+    "success": ("next.success",),
+    "ends": ("episode_ends",),
+    "lengths": ("episode_lengths", "traj_lengths"),
+    "starts": ("episode_starts", "is_first"),
+    "episode": ("episode_index", "episode_id", "episode_ids", "episode"),
+    "time": ("frame_index",),
+}
+"""The names under which other libraries write what an episode is read from; the first that a log has is read."""
+SHOWN = 5
+"""The most names that a sentence lists."""
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The columns or arrays of a log by what they hold, and how it is read.
+
+    Observations and actions are names and patterns such as `obs_*`. Without `reward` all rewards are 0. Without
+    `episode` a log is one episode, unless flags end episodes in it. Without `time` the rows are in order. Without
+    `truncated`, episodes that did not terminate were truncated. `done` is true where either ends an episode; with
+    `success`, such an end is a termination where that is true.
+    """
+
+    observations: Sequence[str] = ()
+    actions: Sequence[str] = ()
+    reward: str | None = None
+    episode: str | None = None
+    time: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    done: str | None = None
+    success: str | None = None
+    split: str | None = None
+    missing: Missing = "error"
+
+
+@dataclass
+class Log:
+    """A log that was opened: its episodes, and the names and spaces of their entries as far as it says."""
+
+    episodes: Iterator[Episode]
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    spaces: OptionalSpaces = (None, None)
+    environment_id: str | None = None
+
+
+class Remarks:
+    """Counts and names that reading logs yields, told by `sentences`."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+        self.names: dict[str, dict[str, None]] = {}
+        self.ids: dict[Any, tuple[str, tuple[Any, Any] | None]] = {}
+
+    def name(self, kind: str, names: Iterable[str]) -> None:
+        """Note names of a kind, once each."""
+        self.names.setdefault(kind, {}).update(dict.fromkeys(names))
+
+    def attempt(self, make: Callable[[], Episode], where: str, missing: Missing) -> Iterator[Episode]:
+        """The episode that `make` returns; where it raises InputError, none, unless that is an error."""
+        try:
+            episode = make()
+        except InputError as error:
+            if missing == "error":
+                raise InputError(f"{error} --missing drop_episode leaves out such episodes.") from None
+            self.name("left out", [f"{where} ({one_line(error)})"])
+        else:
+            yield episode
+
+    def identify(self, log: str, times: Mapping[Any, tuple[Any, Any] | None]) -> None:
+        """Note the ids of a log's episodes that an earlier one has too; `times` are first and last, if known."""
+        for episode, span in times.items():
+            earlier, before = self.ids.get(episode, (log, None))
+            if earlier != log:
+                goes_on = ", where its times go on" * bool(before and span and span[0] > before[1])
+                self.name("shared", [f"the episode {episode} is in {earlier} and {log}{goes_on}"])
+            self.ids[episode] = log, span
+
+    def pass_over(self, names: Mapping[str, Any], steps: int) -> None:
+        """Note the arrays that are not read, but look like flags of this many steps: some 0, some 1."""
+        for key, values in names.items():
+            if np.shape(values) in ((steps,), (steps, 1)) and values.dtype.kind in "fiub" and steps > 1:
+                array = np.asarray(values)
+                if (array == 1).any() and (array == 0).any() and ((array == 0) | (array == 1)).all():
+                    self.name("flags", [key])
+
+    def sentences(self) -> Iterator[str]:
+        """Sentences on how logs became episodes, for readers of scores."""
+        counts, names = self.counts, {kind: _listed(list(each)) for kind, each in self.names.items()}
+        episodes = counted(counts["episodes"], "episode")
+        if counts["repeated"]:
+            yield (
+                f"the log has no observation after the last action of {counts['repeated']:,} of {episodes}: the last "
+                "observation is repeated"
+            )
+        if counts["joined"]:
+            yield f"the rows of {counts['joined']:,} of {episodes} were not side by side in the log"
+        if counts["continued"]:
+            yield f"{counts['continued']:,} of {episodes} go on in the next log: the parts are joined (--join)"
+        if counts["unrewarded"]:
+            yield "the log has no rewards: all are 0"
+        if counts["untimed"]:
+            yield "it has no timeouts: episodes end only at its terminals"
+        if counts["partial"]:
+            yield (
+                f"{counts['partial']} of {episodes} ({counted(counts['partial steps'], 'step')}) end without a flag: "
+                "they are neither terminated nor truncated (--partial drop leaves them out)"
+            )
+        if counts["endless"]:
+            yield f"no flag ends episodes in the log: {counted(counts['endless'], 'log')} taken as one truncated each"
+        if counts["within"]:
+            yield f"flags are true within {counts['within']:,} of {episodes}, which are not cut there"
+        for kind, sentence in (
+            ("done", "{} says that an episode ended, not whether its time did: taken as terminated"),
+            (
+                "flags",
+                "passed over, though it looks like a flag: {} (--terminated, --truncated or --episode reads one)",
+            ),
+            ("images", "left out, as they are no vectors of numbers: {}"),
+            ("tasks", "the observations do not tell {} apart: --observations may name task_index too"),
+            ("splits", "its splits {} are all read (--split reads one)"),
+            ("shared", "{}: taken as two (--join reads the files as one log)"),
+            ("left out", "left out, as they cannot be read: {}"),
+        ):
+            if names.get(kind):
+                yield sentence.format(names[kind])
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names with numbers in them by these: `demo_9` before `demo_10`."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]

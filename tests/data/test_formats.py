@@ -1,0 +1,365 @@
+"""`import_log` of the layouts of other libraries, written here by h5py, numpy and pyarrow alone.
+
+Each layout was compared once with files that the library itself wrote: d3rlpy 1.1.1 (`MDPDataset.dump`) and 2.8.1
+(`ReplayBuffer.dump`), robomimic 0.3.0 (`convert_d4rl.py` and `split_train_val.py`), LeRobot 0.3.3 (format 2.1) and
+0.4.4 (format 3.0), Minari 0.5.4.
+"""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas
+import pytest
+from data_files import arrays_of, assert_equal, publish, random_episode
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
+
+import decision_rnn
+from decision_rnn.cli.main import main
+from decision_rnn.data.dataset import export_dataset, import_log, open_dataset
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.episode import Episode
+from decision_rnn.utils.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("folders")
+
+
+@pytest.fixture
+def whole() -> list[Episode]:
+    """Terminated and truncated episodes, twelve, so that the last have numbers of two digits."""
+    random = np.random.default_rng(0)
+    return [random_episode(random, (4 + index, index % 3 == 0, index % 3 != 0)) for index in range(12)]
+
+
+def imported(log: Any, name: str = "local/log", **options: Any) -> EpisodeStore:
+    return import_log(log, name, progress=False, **options).store
+
+
+def cut(episodes: list[Episode]) -> list[Episode]:
+    """Episodes as they are read where no observation follows the last action."""
+    return [
+        Episode(
+            np.append(e.observations[:-1], e.observations[-2:-1], 0), e.actions, e.rewards, e.terminated, e.truncated
+        )
+        for e in episodes
+    ]
+
+
+def write(path: Path, arrays: dict[str, Any]) -> Path:
+    with h5py.File(path, "w") as file:
+        for key, values in arrays.items():
+            file[key] = values
+        file.attrs["env"] = "Lift"
+    return path
+
+
+def ends_of(episodes: list[Episode]) -> np.ndarray:
+    return np.cumsum([len(episode.rewards) for episode in episodes])
+
+
+def flat(episodes: list[Episode]) -> dict[str, np.ndarray]:
+    """Observations, actions and rewards end to end, without flags."""
+    arrays = arrays_of(episodes) | {"rewards": np.concatenate([episode.rewards for episode in episodes])}
+    return {key: arrays[key] for key in ("observations", "actions", "rewards")}
+
+
+def robomimic(path: Path, episodes: list[Episode]) -> Path:
+    """Layout of robomimic 0.3: groups in HDF5's order, `demo_10` before `demo_2`; an observation in two parts."""
+    arrays: dict[str, Any] = {"mask/train": [b"demo_0", b"demo_11"], "mask/valid": [b"demo_2"]}
+    for index, e in enumerate(episodes):
+        steps = len(e.rewards)
+        demo = {"actions": e.actions, "rewards": e.rewards, "dones": (np.arange(steps) == steps - 1).astype(np.int32)}
+        demo |= {"obs/gripper": e.observations[:-1, :1], "obs/position": e.observations[:-1, 1:]}
+        demo |= {"next_obs/gripper": e.observations[1:, :1], "next_obs/position": e.observations[1:, 1:]}
+        demo |= {"states": np.zeros((steps, 7)), "obs/agentview_image": np.zeros((steps, 84, 84, 3), np.uint8)}
+        arrays |= {f"data/demo_{index}/{key}": values for key, values in demo.items()}
+    return write(path, arrays)
+
+
+def test_robomimic_groups_are_dict_observations(whole: list[Episode], tmp_path: Path) -> None:
+    file = robomimic(tmp_path / "demos.hdf5", whole)
+    store = imported(file)
+    assert isinstance(store.observation_space, Dict)
+    assert list(store.observation_space) == ["gripper", "position"]
+    np.testing.assert_array_equal(store.terminated, True)
+    for read, episode in zip(store, whole, strict=True):
+        np.testing.assert_array_equal(read.observations, episode.observations)
+        np.testing.assert_array_equal(read.actions, episode.actions)
+    notes = " ".join(store.source["notes"])
+    for word in ("dones", "agentview_image", "train (2)", "valid (1)"):
+        assert word in notes
+    assert imported(file, "local/valid", split="valid").episode_lengths.tolist() == [6]
+    assert imported(file, "local/train", split="train").episode_lengths.tolist() == [4, 15]
+    with pytest.raises(InputError, match=r"no split 'test'.*train, valid"):
+        imported(file, "local/test", split="test")
+    position = imported(file, "local/position", observations="position")
+    np.testing.assert_array_equal(position.observations, store.observations[:, 1:])
+
+
+def test_d3rlpy_2_arrays_are_numbered(whole: list[Episode], tmp_path: Path) -> None:
+    """Layout of d3rlpy 2.8: rewards in a column, one flag for an episode; a tuple of observations is numbered again."""
+    arrays: dict[str, Any] = {"num_episodes": 12, "version": "2.1", "columns": [b"observations", b"actions"]}
+    parts = dict(arrays)
+    for index, e in enumerate(whole):
+        rest = {"actions": e.actions, "rewards": e.rewards[:, None], "terminated": e.terminated}
+        arrays |= {f"{key}_{index}": values for key, values in (rest | {"observations": e.observations[:-1]}).items()}
+        parts |= {f"{key}_{index}": values for key, values in rest.items()}
+        parts |= {f"observations_{index}_{part}": e.observations[:-1, 2 * part :][:, :2] for part in (0, 1)}
+    assert_equal(imported(write(tmp_path / "buffer.h5", arrays)), cut(whole))
+    store = imported(write(tmp_path / "tuples.h5", parts), "local/tuples")
+    assert isinstance(store.observation_space, Tuple)
+    assert_equal(store, cut(whole))
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "float32", "column"])
+def test_d3rlpy_1_ends_that_are_no_terminals_are_truncations(kind: str, whole: list[Episode], tmp_path: Path) -> None:
+    """Layout of d3rlpy 1.1: `episode_terminals` beside `terminals`."""
+    steps = ends_of(whole)[-1]
+    ends, terminals = np.zeros(steps, bool), np.zeros(steps, bool)
+    ends[ends_of(whole) - 1] = True
+    terminals[ends_of(whole) - 1] = [episode.terminated for episode in whole]
+    flags = {"terminals": terminals, "episode_terminals": ends}
+    flags = {k: v[:, None] if kind == "column" else v.astype(kind) for k, v in flags.items()}
+    arrays = flat(whole) | flags | {"discrete_action": False, "version": "1.0"}
+    assert_equal(imported(write(tmp_path / "mdp.h5", arrays)), cut(whole))
+    chosen = arrays | {"actions": np.arange(steps) % 3, "discrete_action": True}
+    assert imported(write(tmp_path / "discrete.h5", chosen), "local/discrete").action_space == Discrete(3)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("terminated", "truncated"),
+        ("terminations", "truncations"),
+        ("dones", "timeouts"),
+        ("terminals", "done"),
+        ("is_terminal", "is_last"),
+    ],
+)
+def test_flags_of_other_names(names: tuple[str, str], whole: list[Episode], tmp_path: Path) -> None:
+    """`done` includes terminations, and `dones` truncations, as in gym's older API."""
+    arrays = arrays_of(whole)
+    flags = [arrays["terminals"], arrays["timeouts"]]
+    both = flags[0] | flags[1]
+    first, second = both if names[0] == "dones" else flags[0], both if names[1] in ("done", "is_last") else flags[1]
+    named = {names[0]: first, names[1]: second, "next_obs": arrays["next_observations"]}
+    np.savez_compressed(tmp_path / "log.npz", **flat(whole), **named)
+    assert_equal(imported(tmp_path / "log.npz"), whole)
+
+
+def test_lone_dones_end_episodes_and_are_said(whole: list[Episode], tmp_path: Path) -> None:
+    arrays = arrays_of(whole)
+    dones = (arrays["terminals"] | arrays["timeouts"]).astype(np.uint8)
+    store = imported(write(tmp_path / "dones.h5", flat(whole) | {"dones": dones}))
+    assert store.episode_lengths.tolist() == [len(episode.rewards) for episode in whole]
+    assert any("dones" in note for note in store.source["notes"])
+
+
+@pytest.mark.parametrize("kind", ["ends", "starts", "ids", "lengths"])
+def test_bounds_of_episodes_without_flags(kind: str, whole: list[Episode], tmp_path: Path) -> None:
+    """`data/state`, `data/action`, `meta/episode_ends` are diffusion policy's, `episode_starts` SB3's."""
+    arrays, ends = flat(whole), ends_of(whole)
+    steps = np.arange(ends[-1])
+    bounds = {
+        "ends": {"meta/episode_ends": ends},
+        "starts": {"episode_starts": np.isin(steps, [0, *ends])},
+        "ids": {"episode_id": 7 * np.searchsorted(ends, steps, side="right")},
+        "lengths": {"traj_lengths": np.diff(ends, prepend=0)},
+    }[kind]
+    named = {"data/state": arrays["observations"], "data/action": arrays["actions"], "reward": arrays["rewards"]}
+    np.savez(tmp_path / "log.npz", **named, **bounds)
+    (tmp_path / "log.npz.gz").write_bytes(gzip.compress((tmp_path / "log.npz").read_bytes()))
+    truncated = [Episode(e.observations, e.actions, e.rewards, False, True) for e in cut(whole)]
+    assert_equal(imported(tmp_path / "log.npz"), truncated)
+    assert_equal(imported(tmp_path / "log.npz.gz", "local/gz"), truncated)
+
+
+def test_minari_file_and_dictionaries_in_memory(whole: list[Episode]) -> None:
+    file = publish(
+        "toy/own-v0", whole, observation_space=Box(-9, 9, (4,)), action_space=Box(-1, 1, (2,)), environment=None
+    )
+    assert_equal(imported(file / "main_data.hdf5"), whole)
+    dictionaries = [
+        {"observations": e.observations, "actions": e.actions, "rewards": e.rewards, "terminated": e.terminated}
+        for e in whole
+    ]
+    assert_equal(imported(dictionaries, "local/listed"), whole)
+    assert_equal(decision_rnn.write_store("local/written", dictionaries), whole)
+    qlearning = {key: values for key, values in arrays_of(whole).items() if key != "timeouts"}
+    nested = {
+        "obs": {"arm": {"a": qlearning["observations"]}, "b": qlearning["observations"]},
+        "action": qlearning["actions"],
+    }
+    assert imported(nested, "local/nested").observation_space["arm"]["a"].shape == (4,)
+    frame = pandas.DataFrame({key: list(values) for key, values in arrays_of(whole).items()})
+    assert imported(frame, "local/frame").episode_lengths.tolist() == [len(episode.rewards) for episode in whole]
+
+
+def test_one_dictionary_without_flags_is_one_episode(whole: list[Episode]) -> None:
+    store = imported({"obs": whole[0].observations[:-1, 0], "action": whole[0].actions[:, 0]})
+    assert (len(store), store.observation_dim, store.truncated.tolist()) == (1, 1, [True])
+    assert any("no flag" in note for note in store.source["notes"])
+    assert any("no rewards" in note for note in store.source["notes"])
+
+
+def lerobot(folder: Path, episodes: list[Episode], version: int, **columns: Any) -> Path:
+    """Layout of LeRobot 0.3 (format 2.1: a file for every episode) and 0.4 (format 3.0: many in a file)."""
+    frames = []
+    for index, e in enumerate(episodes):
+        steps = len(e.rewards)
+        last = np.arange(steps) == steps - 1
+        frames.append(
+            {
+                "observation.state": list(e.observations[:-1, :3]),
+                "observation.environment_state": list(e.observations[:-1, 3:]),
+                "action": list(e.actions),
+                "next.reward": e.rewards,
+                "next.done": last,
+                "next.success": last & e.terminated,
+                "timestamp": np.arange(steps) / 10,
+                "frame_index": np.arange(steps),
+                "episode_index": np.full(steps, index),
+                "index": np.arange(steps),
+                "task_index": np.full(steps, index % 2),
+                "observation.images.wrist": [{"bytes": b"PNG", "path": ""}] * steps,
+            }
+        )
+    for number, frame in enumerate(frames if version == 2 else [pandas.concat(map(pandas.DataFrame, frames))]):
+        name = f"episode_{number:06d}" if version == 2 else f"file-{number:03d}"
+        file = folder / "data" / "chunk-000" / f"{name}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pandas.DataFrame(frame).to_parquet(file)
+    (folder / "meta").mkdir()
+    features = {"observation.images.top": {"dtype": "video"}, "observation.state": {"dtype": "float32", "shape": [3]}}
+    info = {"fps": 10, "splits": {"train": "0:10", "test": "10:12"}, "features": features}
+    (folder / "meta" / "info.json").write_text(json.dumps(info))
+    pandas.DataFrame({"episode_index": [0], "dataset_from_index": [5]}).to_parquet(folder / "meta" / "episodes.parquet")
+    (folder / "videos" / "chunk-000" / "observation.images.side").mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("meta", [True, False])
+def test_lerobot_folder_there_and_back(version: int, meta: bool, whole: list[Episode], tmp_path: Path) -> None:
+    folder = lerobot(tmp_path / "pusht", whole, version)
+    if not meta:
+        for file in (folder / "meta").iterdir():
+            file.unlink()
+    store = imported(folder)
+    assert_equal(store, cut(whole))
+    assert store.entry_names("observations")[:1] == ["observation.state[0]"]
+    notes = " ".join(store.source["notes"])
+    for key in ("observation.images.side", "observation.images.wrist", *["observation.images.top"] * meta, "2 tasks"):
+        assert key in notes
+    export_dataset("local/log", "minari", "toy/back-v0")
+    assert_equal(open_dataset("minari/toy/back-v0").store, store)
+    export_dataset("local/log", "d4rl", str(tmp_path / "back.hdf5"))
+    assert_equal(imported(tmp_path / "back.hdf5", "local/back"), store)
+    state = imported(folder, "local/state", observations="observation.state")
+    np.testing.assert_array_equal(state.observations, store.observations[:, :3])
+    if meta:
+        assert imported(folder, "local/test", split="test").episode_lengths.tolist() == [14, 15]
+
+
+def test_one_bad_episode_does_not_refuse_the_rest(whole: list[Episode], tmp_path: Path) -> None:
+    file = robomimic(tmp_path / "demos.hdf5", whole)
+    with h5py.File(file, "a") as content:
+        del content["data/demo_3/rewards"], content["data/demo_5/actions"]
+        content["data/demo_5/actions"] = np.zeros((0, 2))
+        content["data/demo_7/actions"][2] = np.nan
+    with pytest.raises(InputError, match=r"demo_3.*drop_episode"):
+        imported(file)
+    for missing, count in (("drop_episode", 9), ("end_episode", 10)):
+        store = imported(file, f"local/{missing}", missing=missing)
+        assert len(store) == count
+        (note,) = (note for note in store.source["notes"] if "demo_3" in note)
+        assert "demo_5" in note
+    folder = lerobot(tmp_path / "lerobot", whole, 2)
+    (folder / "data" / "chunk-000" / "episode_000004.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="episode_000004"):
+        imported(folder, "local/damaged")
+    store = imported(folder, "local/mended", missing="drop_episode")
+    assert len(store) == 11
+    assert any("episode_000004" in note for note in store.source["notes"])
+
+
+def test_arrays_that_look_like_flags_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays: dict[str, Any] = {"observations": np.random.default_rng(0).normal(size=(9, 2)), "actions": np.ones((9, 1))}
+    late = np.arange(9) % 3 == 2
+    file = write(
+        tmp_path / "log.h5", arrays | {"terminals": np.zeros(9), "info/late": late.astype("f4"), "t": np.arange(9)}
+    )
+    imported(file)
+    assert main(["data", "info", "local/log"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "info/late" in line)
+    assert "--truncated" in line
+    assert imported(file, "local/named", truncated="late").episode_lengths.tolist() == [3, 3, 3]
+    (tmp_path / "log.csv").write_text("x,u,grip,over\n1,1,0,False\n2,1,0,True\n3,1,0,False\n")
+    notes = imported(tmp_path / "log.csv", "local/csv", observations="x", actions="u").source["notes"]
+    assert any("over" in note and "grip" not in note for note in notes)
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "csv", "memory", "folder", "pkl"])
+def test_unknown_layout_says_what_there_is_and_what_is_needed(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = {"position": np.zeros((5, 2)), "torque": np.ones((5, 1)), "over": np.arange(5) == 4}
+    path = tmp_path / f"log.{kind}"
+    if kind == "h5":
+        write(path, arrays)
+    elif kind == "npz":
+        np.savez(path, **arrays, objects=np.array([{}, 1], object))
+    elif kind == "csv":
+        path.write_text("position,torque\n1,2\n")
+    elif kind == "memory":
+        with pytest.raises(InputError, match=r"position \(5, 2\).*observations"):
+            imported(arrays)
+        assert imported(arrays, observations="position", actions="torque", terminated="over").terminated.all()
+        return
+    else:
+        (path if kind == "pkl" else tmp_path / "position").write_bytes(b"\x80\x04}\x94.")
+    assert main(["data", "import", str(tmp_path if kind == "folder" else path), "--name", "local/log"]) == 2
+    said = capsys.readouterr().err
+    assert "position" in said or kind == "pkl"
+    assert {"h5": "(5, 2)", "npz": "(5, 2)", "csv": "--observations", "folder": "parquet", "pkl": "import_log"}[
+        kind
+    ] in said
+    if kind in ("h5", "npz"):
+        named = ["--observations", "position", "--actions", "torque", "--terminated", "over"]
+        assert main(["data", "import", str(path), "--name", "local/log", *named]) == 0
+
+
+def test_folder_of_files_is_read_in_natural_order(whole: list[Episode], tmp_path: Path) -> None:
+    """ALOHA's layout: a file for every episode, with observations in a group."""
+    for index, e in enumerate(whole):
+        content = {"action": e.actions, "observations/qpos": e.observations[:-1], "rewards": e.rewards}
+        write(
+            tmp_path / f"episode_{index}.hdf5", content | {"observations/images/top": np.zeros((4 + index, 48, 64, 3))}
+        )
+    truncated = [Episode(e.observations, e.actions, e.rewards, False, True) for e in cut(whole)]
+    assert_equal(imported(tmp_path), truncated)
+
+
+def test_episode_in_several_files_is_said_or_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(tmp_path / f"part{number}.csv") for number in (1, 2, 3)]
+    for path, start in zip(paths, (0, 10, 5), strict=True):
+        rows = (f"7,{t},{t},0.1,1\n" for t in range(start, start + 10))
+        Path(path).write_text("run,time,x,u,reward\n" + "".join(rows))
+    columns = {"observations": "x", "actions": "u", "reward": "reward", "episode": "run", "time": "time"}
+    words = [word for key, value in columns.items() for word in (f"--{key}", value)]
+    assert main(["data", "import", *paths[:2], "--name", "local/two", *words]) == 0
+    assert main(["data", "info", "local/two"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "--join" in line)
+    for word in ("7", paths[0], paths[1], "go on"):
+        assert word in line
+    for order in (paths[:2], paths[1::-1]):
+        (episode,) = imported(order, f"local/joined{order is paths}{order[0][-5]}", join=True, **columns)
+        np.testing.assert_array_equal(episode.observations[:-1, 0], np.arange(20))
+    for others in (paths[::2], [paths[0]] * 2):
+        with pytest.raises(InputError, match=r"part1\.csv.*time.*--join"):
+            imported(others, "local/refused", join=True, **columns)
+    untimed = {**columns, "time": None}
+    assert imported(paths[:2], "local/untimed", join=True, **untimed).episode_lengths.tolist() == [20]
