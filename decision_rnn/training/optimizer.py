@@ -17,17 +17,14 @@ def make_optimizers(model: nn.Module, settings: TrainingConfig) -> list[torch.op
     """
     rate = settings.peak_learning_rate
     groups = optimizer_groups(model, rate, settings.weight_decay)
-    optimizers: list[torch.optim.Optimizer] = []
-    if settings.optimizer == "muon":
-        matrices = mixer_matrices(model)
-        hidden = [parameter for parameter in groups[0]["params"] if parameter in matrices]
-        if hidden:
-            muon = torch.optim.Muon(
-                hidden, rate, settings.weight_decay, momentum=0.95, nesterov=True, adjust_lr_fn="match_rms_adamw"
-            )
-            optimizers.append(muon)
-            groups[0]["params"] = [parameter for parameter in groups[0]["params"] if parameter not in matrices]
-    optimizers.insert(0, torch.optim.AdamW([group for group in groups if group["params"]], fused=True))
+    matrices = mixer_matrices(model) if settings.optimizer == "muon" else set()
+    hidden = [parameter for parameter in groups[0]["params"] if parameter in matrices]
+    groups[0]["params"] = [parameter for parameter in groups[0]["params"] if parameter not in matrices]
+    adamw = torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
+    optimizers: list[torch.optim.Optimizer] = [adamw]
+    if hidden:
+        options: dict[str, Any] = {"momentum": 0.95, "nesterov": True, "adjust_lr_fn": "match_rms_adamw"}
+        optimizers.append(torch.optim.Muon(hidden, rate, settings.weight_decay, **options))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["initial_lr"] = group["lr"]  # `Trainer.step` multiplies it by the schedule
