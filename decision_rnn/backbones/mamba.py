@@ -16,9 +16,8 @@ Deviations from the paper: the paper spreads softplus(b_dt) over [0.001, 0.1], h
 episode's first steps are convolved with zeros rather than with the previous episode. On a CPU the scan is a loop over
 time; on a GPU the factors of a block of steps are stored in memory, where the paper's kernel keeps them on chip.
 
-For the backward pass, of segments longer than a block only the h before each block are stored, (batch, inner,
-state_size), and the others computed again, as in the paper's section 3.3.2: memory for all would be state_size times
-that of the inputs.
+Of segments longer than a block, only the h before each block is stored for the backward pass, and the others are
+computed again (the paper's section 3.3.2): memory for all would be state_size times that of the inputs.
 
 On a CPU core the loop's time is that of moving inner * state_size numbers per step through memory. Of a block's steps
 it stores h alone: the factors and products that autograd would store are computed again. Powers of 2 are used
@@ -162,12 +161,14 @@ class _SelectiveScan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         a, h, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
         size = dt if reset is None else dt.masked_fill(reset.unsqueeze(2), torch.inf)
-        advance = partial(_advance, size, a / math.log(2), u, b, torch.empty(h.shape, dtype=a.dtype, device=a.device))
-        states, before = _block_states(dt.shape[1], h), [h]
+        doublings, decay = a / math.log(2), torch.empty(h.shape, dtype=a.dtype, device=a.device)
+        # Not one tensor, which the operating system would map anew, and clear, at every call.
+        states = [torch.empty_like(decay) for _ in range(min(BLOCK, dt.shape[1]))]
+        before = [h]
         for t in range(dt.shape[1]):
             if t and t % BLOCK == 0:
                 before.append(h.clone())
-            h = advance(t, h, states[t % BLOCK])
+            h = _advance(t, h, states[t % BLOCK], size, doublings, u, b, decay)
             y[:, t] = _product(c[:, t, None], h).squeeze(1)
         ctx.blocks = len(before)
         ctx.save_for_backward(dt, size, a, u, b, c, *before, *states)
@@ -178,15 +179,15 @@ class _SelectiveScan(torch.autograd.Function):
     def backward(ctx: Any, grad_y: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:
         dt, size, a, u, b, c, *saved = ctx.saved_tensors
         before, states = saved[: ctx.blocks], saved[ctx.blocks :]  # of the last block
-        recomputed = _block_states(BLOCK if ctx.blocks > 1 else 0, grad_last.transpose(1, 2))
         grad_dt, grad_u, grad_b, grad_c = map(torch.empty_like, (dt, u, b, c))
         grad, doublings = grad_last.transpose(1, 2).contiguous(), a / math.log(2)
         decay, work, grad_a = torch.empty_like(grad), torch.empty_like(grad), torch.zeros_like(grad)
+        recomputed = [torch.empty_like(grad) for _ in range(BLOCK if ctx.blocks > 1 else 0)]
         for t in reversed(range(dt.shape[1])):
             if (t + 1) % BLOCK == 0 and t + 1 < dt.shape[1]:
                 h, states = before[t // BLOCK], recomputed
                 for i, state in enumerate(states):
-                    h = _advance(size, doublings, u, b, decay, t + 1 - BLOCK + i, h, state)
+                    h = _advance(t + 1 - BLOCK + i, h, state, size, doublings, u, b, decay)
             grad.addcmul_(grad_y[:, t, None], c[:, t, :, None])
             torch.sum(torch.mul(states[t % BLOCK], grad_y[:, t, None], out=work), -1, out=grad_c[:, t])
             torch.sum(torch.mul(grad, u[:, t, None], out=work), -1, out=grad_b[:, t])
@@ -198,16 +199,9 @@ class _SelectiveScan(torch.autograd.Function):
         return None, grad_dt, grad_a.sum(0).T, grad_u, grad_b, grad_c, grad.transpose(1, 2)
 
 
-def _block_states(steps: int, like: Tensor) -> list[Tensor]:
-    """Memory for the h of a block; not one tensor, which the operating system would map anew, and clear, every time."""
-    return [torch.empty_like(like, memory_format=torch.contiguous_format) for _ in range(min(BLOCK, steps))]
-
-
-def _advance(
-    size: Tensor, doublings: Tensor, u: Tensor, b: Tensor, decay: Tensor, t: int, h: Tensor, out: Tensor
-) -> Tensor:
+def _advance(t: int, h: Tensor, out: Tensor, size: Tensor, rate: Tensor, u: Tensor, b: Tensor, decay: Tensor) -> Tensor:
     """Step t from h into `out`; overwrites `decay`."""
-    torch.mul(size[:, t, None], doublings, out=decay).exp2_()
+    torch.mul(size[:, t, None], rate, out=decay).exp2_()
     return torch.mul(decay, h, out=out).addcmul_(u[:, t, None], b[:, t, :, None])
 
 

@@ -1,9 +1,10 @@
 """The device and the precision of training."""
 
+import os
+
 import torch
 
 from decision_rnn.config import TrainingConfig
-from decision_rnn.utils.distributed import local_world_size
 from decision_rnn.utils.errors import InputError
 
 
@@ -13,11 +14,9 @@ def pick_device(name: str) -> torch.device:
         raise InputError("training.device is cuda, but torch finds no CUDA device. Use cpu or auto.")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    if local_world_size() > (gpus := torch.cuda.device_count()):
-        raise InputError(
-            f"torchrun starts {local_world_size()} processes here, and there are {gpus} GPUs. Lower --nproc-per-node, "
-            "or set training.device cpu."
-        )
+    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1)), torch.cuda.device_count()  # the former of torchrun
+    if processes > gpus:
+        raise InputError(f"{processes} processes have {gpus} GPUs. Lower --nproc-per-node, or set training.device cpu.")
     return torch.device("cuda")
 
 

@@ -55,11 +55,6 @@ def world_size() -> int:
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
-def local_world_size() -> int:
-    """The number of processes on this machine."""
-    return int(os.environ["LOCAL_WORLD_SIZE"]) if TORCHRUN in os.environ else 1
-
-
 def own_rows(batch_size: int) -> slice:
     """This process's rows of a batch, or of a state with the batch first."""
     share = batch_size // world_size()
