@@ -236,6 +236,8 @@ def import_log(
         (2, array([0.2, 0.2]))
     """
     logs = list(chain.from_iterable(map(expand_folder, log if isinstance(log, list | tuple) else [log])))
+    if not logs:
+        raise InputError(f"there are no logs for {name}: expected at least one.")
     named = {"reward": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
     options = LogOptions(convert(observations, Names), convert(actions, Names), **named, split=split, missing=missing)
     notes, remarks = list[str](), Remarks()

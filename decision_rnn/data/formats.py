@@ -34,14 +34,14 @@ LISTED = 20
 
 
 def _groups(arrays: Arrays, action: str) -> dict[str, Arrays]:
-    """`data/demo_0/actions`, as robomimic, Minari and ManiSkill write."""
-    pattern = re.compile(rf"(.*\D\d+)/({action})(/.*)?")
-    groups: dict[str, dict[str, Any]] = {match[1]: {} for match in map(pattern.fullmatch, arrays) if match}
+    """`data/demo_0/actions`, as robomimic, Minari and ManiSkill write; groups beside it with a number are episodes."""
+    matches = (re.fullmatch(rf"(.*\D)\d+/({action})(/.*)?", key) for key in arrays)
+    stems = {match[1] for match in matches if match}
+    groups: dict[str, dict[str, Any]] = {}
     for key, values in arrays.items():
-        parts = key.split("/")
-        for depth in range(1, len(parts)):
-            if (group := "/".join(parts[:depth])) in groups:
-                groups[group]["/".join(parts[depth:])] = values
+        for stem in stems:
+            if match := re.fullmatch(rf"({re.escape(stem)}\d+)(?:/(.*))?", key):
+                groups.setdefault(match[1], {}).update({match[2]: values} if match[2] else {})
     return {group: groups[group] for group in sorted(groups, key=natural)}
 
 
@@ -185,7 +185,7 @@ class _Reader:
         for name, block in blocks.items():
             if self.whole:
                 where = f"{self.label}, {name}" if name else self.label
-                yield from self.remarks.attempt(partial(self._episode, where, block), name, self.options.missing)
+                yield from self.remarks.attempt(partial(next, self._cut(where, block)), name, self.options.missing)
             else:
                 yield from self._cut(self.label, block)
 
@@ -208,9 +208,6 @@ class _Reader:
             matches |= dict.fromkeys(found)
         return list(matches)
 
-    def _episode(self, where: str, block: Arrays) -> Episode:
-        return next(self._cut(where, block))
-
     def _matrix(self, block: Arrays, role: str) -> np.ndarray:
         """The arrays of a role side by side, (rows, entries)."""
         arrays = [np.asarray(block[key]) for key in self.keys[role]]
@@ -224,7 +221,7 @@ class _Reader:
         if values.size == 1:
             values = np.append(np.zeros(steps - 1), values)
         if values.shape != (steps,) or values.dtype.kind not in "fiub" or not ((values == 0) | (values == 1)).all():
-            raise InputError(f"{where}: {key} is no flag of {steps} steps, of 0 and 1. Name another array.")
+            raise InputError(f"{where}: {key} has the shape {values.shape}: expected 0 or 1 for each of {steps} steps.")
         return values.astype(bool)
 
     def _bounds(self, where: str, block: Arrays, steps: int) -> np.ndarray | None:
@@ -244,7 +241,9 @@ class _Reader:
                 return last
         ends = np.cumsum(values) if kind == "lengths" else values
         if kind == "episode" or ends[-1:] != steps or (np.diff(ends, prepend=0) <= 0).any():
-            raise InputError(f"{where}: {key} does not say the {kind} of episodes, side by side, in {steps} steps.")
+            raise InputError(
+                f"{where}: {key} does not cut the {steps} steps into episodes, each with its steps in a row."
+            )
         return np.isin(np.arange(steps) + 1, ends)
 
     def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
@@ -373,7 +372,12 @@ def _open_arrays(log: Any) -> tuple[Arrays, str | None]:
                         arrays[key] = content[key]
             return arrays, None
         file = h5py.File(source, "r")  # closed with the last of its datasets
-        file.visititems(lambda key, item: arrays.update({key: item}) if isinstance(item, h5py.Dataset) else None)
+
+        def collect(key: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset) or not len(item):  # an empty group may be an episode that is missing
+                arrays[key] = item if isinstance(item, h5py.Dataset) else np.empty((), object)
+
+        file.visititems(collect)
         environment_id = file.attrs.get("environment_id")
         return arrays, environment_id if isinstance(environment_id, str) else None
 

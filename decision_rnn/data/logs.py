@@ -16,8 +16,8 @@ from decision_rnn.utils.messages import counted
 NAMES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
     "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
-    "actions": ("actions", "action"),
-    "reward": ("rewards", "reward", "next.reward"),
+    "actions": ("actions", "action", "acts"),
+    "reward": ("rewards", "reward", "rews", "next.reward"),
     "terminated": ("terminals", "terminated", "terminations", "terminal", "is_terminal"),
     "truncated": ("timeouts", "truncated", "truncations", "timeout"),
     "done": ("episode_terminals", "dones", "done", "next.done", "is_last"),
@@ -129,7 +129,7 @@ class Remarks:
                 "they are neither terminated nor truncated (--partial drop leaves them out)"
             )
         if counts["endless"]:
-            yield f"no flag ends episodes in the log: {counted(counts['endless'], 'log')} taken as one truncated each"
+            yield f"no flag ends episodes in {counted(counts['endless'], 'log')}: each is read as one truncated episode"
         if counts["within"]:
             yield f"flags are true within {counts['within']:,} of {episodes}, which are not cut there"
         for kind, sentence in (
