@@ -285,7 +285,7 @@ class _Reader:
             if "truncated" not in arrays:
                 self.remarks.name("done", self.keys["done"])
         truncated = truncated | (done & ~terminated)
-        ends = terminated | truncated
+        ends, within = terminated | truncated, np.zeros(steps, bool)
         if not {"bounds", "following", *FLAGS} & set(arrays):
             counts["endless"] += 1
             arrays["bounds"] = np.arange(steps) == steps - 1
@@ -297,13 +297,17 @@ class _Reader:
             before, after = following[:-1], observations[1:]
             differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
             ends = ends | np.append(differ.any(1), False)
+        offsets = np.concatenate([[0], np.flatnonzero(ends[:-1]) + 1, [steps]])
+        last, lengths = offsets[1:] - 1, np.diff(offsets)
+        unflagged = ~(terminated | truncated)[last]
+        counts["episodes"] += len(last)
+        counts["partial"] += int(unflagged.sum())
+        counts["partial steps"] += int(lengths[unflagged].sum())
+        counts["within"] += int(np.logical_or.reduceat(within, offsets[:-1]).sum())
+        counts["repeated"] += len(last) * ("following" not in arrays)
+        counts["unrewarded"] += not self.keys["reward"]
         counts["untimed"] += "terminated" in arrays and not {"bounds", "truncated", "done"} & set(arrays)
-        for start, stop in pairwise([0, *(np.flatnonzero(ends[:-1]) + 1).tolist(), steps]):
-            partial_episode = not (terminated[stop - 1] or truncated[stop - 1])
-            counts.update(episodes=1, partial=partial_episode, repeated="following" not in arrays)
-            counts["partial steps"] += partial_episode * (stop - start)
-            counts["unrewarded"] += not self.keys["reward"]
-            counts["within"] += bool("bounds" in arrays and within[start:stop].any())
+        for start, stop in pairwise(offsets):
             yield Episode(
                 np.concatenate([observations[start:stop], following[stop - 1 : stop]]),
                 actions[start:stop],
