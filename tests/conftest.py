@@ -26,7 +26,7 @@ from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
-from decision_rnn.data.sources import SOURCES, d4rl, standin
+from decision_rnn.data.sources import SOURCES, d4rl, ogbench, standin
 from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
@@ -76,9 +76,28 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     use_folders(tmp_path, monkeypatch)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
-    monkeypatch.setattr(d4rl, "INSECURE_URL", d4rl.URL)
+    for source in (d4rl, ogbench):
+        monkeypatch.setattr(source, "ADDRESSES", ("https://127.0.0.1:9/",))
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def certificate_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The key and the certificate of a server at 127.0.0.1, made anew."""
+    file, key = (tmp_path_factory.mktemp("certificate") / name for name in ("server.pem", "key.pem"))
+    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    command = ("openssl", "req", "-x509", *kind, *names, "-keyout", key, "-out", file)
+    subprocess.run(command, check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + key.read_bytes())
+    return file
+
+
+@pytest.fixture
+def certificate(certificate_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`certificate_file`, which clients in this process trust."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate_file))
+    return certificate_file
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,8 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
     Args:
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
             `local/mine`. A name without a source means the stand-in.
-        path: The file to read, for D4RL's and OGBench's datasets.
+        path: The file to read, for D4RL's and OGBench's datasets; `published` is the file of their authors, which is
+            downloaded (D4RL's is without it too).
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated.
 
     Returns:
@@ -102,6 +103,14 @@ def check_name(name: str) -> str:
 def full_name(name: str) -> str:
     """The name of a dataset with its source, which may not be registered."""
     return name if "/" in name else f"{DEFAULT_SOURCE}/{name}"
+
+
+def remark_on_name(name: str) -> str | None:
+    """Whose data a name without a source means, if D4RL has data of the same name."""
+    published = f"d4rl/{name}-v2"
+    if published not in SOURCES["d4rl"].names():
+        return None
+    return f"{name} is {full_name(name)}, made here and not D4RL's: those are {published}, which is downloaded"
 
 
 def _source(name: str) -> Source:

@@ -30,9 +30,9 @@ from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.runs.checkpoint import TrainedAgent
+from decision_rnn.utils.download import download
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_directory
-from decision_rnn.utils.messages import bar
 from decision_rnn.utils.parsing import AUTO
 
 SITE = Path(__file__).parent / "site"
@@ -112,20 +112,11 @@ def write_page(
 
 def fetch(runtime: dict[str, Any]) -> Path:
     """The tarball of a runtime, downloaded unless it is in the cache; InputError if that fails or it is another."""
-    import pooch  # slow to import, as requests is
-
     file = "{}-{version}.tgz".format(runtime["name"].rpartition("/")[2], **runtime)
     registry = os.environ.get("npm_config_registry", "https://registry.npmjs.org").rstrip("/")  # noqa: SIM112 - as npm
-    url = f"{registry}/{runtime['name']}/-/{file}"
     checksum = f"sha512:{base64.b64decode(runtime['integrity'].removeprefix('sha512-')).hex()}"
-    downloader = pooch.HTTPDownloader(bar(total=1, desc=file, unit="B", unit_scale=True))
-    try:
-        return Path(pooch.retrieve(url, checksum, file, cache_root() / "browser", downloader=downloader))
-    except (OSError, ValueError) as error:  # the latter for another checksum
-        raise InputError(
-            f"cannot download {file}, which the page needs, from {url} ({error!s:.300}): try again with a network, or "
-            "name another npm registry in the environment variable npm_config_registry"
-        ) from None
+    remedy = "Try again with a network, or name another npm registry in the environment variable npm_config_registry."
+    return download(cache_root() / "browser" / file, [f"{registry}/{runtime['name']}/-/"], remedy, checksum)
 
 
 def server(folder: Path) -> http.server.ThreadingHTTPServer:

@@ -2,9 +2,9 @@
 
 import errno
 import hashlib
-import http.server
 import os
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +27,12 @@ from data_files import (
     write_hdf5,
     written,
 )
+from file_server import FileServer, serving
 from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources import d4rl
-from decision_rnn.data.sources.d4rl import read_d4rl, write_d4rl
+from decision_rnn.data.sources.d4rl import D4RLSource, read_d4rl, write_d4rl
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError
@@ -172,50 +173,24 @@ def test_unpublished_file_is_not_compared_with_papers(folders: Path, monkeypatch
     assert "is the published one" in open_dataset(NAME).spec.comparable
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves `content`, as `mode` says."""
-
-    content = b""
-    mode = "whole"
-    requests: list[str]
-
-    def do_GET(self) -> None:
-        self.requests.append(self.path)
-        if self.mode == "forbidden":
-            self.send_error(403)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content[: len(self.content) // 2] if self.mode == "breaks off" else self.content)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
-def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler]]:
-    """A server on this machine that publishes hopper_medium-v2.hdf5 by plain http; nothing listens at https."""
+def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """A server that publishes hopper_medium-v2.hdf5 at the second of two addresses; nothing listens at the first."""
     content = hopper_file(data / "published").read_bytes()
     (data / "published").unlink()
-    handler = type("Published", (Handler,), {"content": content, "requests": []})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        monkeypatch.setattr(d4rl, "INSECURE_URL", f"http://127.0.0.1:{listening.server_port}/")
-        monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(content).hexdigest())
-        yield handler
-        listening.shutdown()
-        thread.join()
+    monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(content).hexdigest())
+    with serving(content) as listening:
+        monkeypatch.setattr(d4rl, "ADDRESSES", ("http://127.0.0.1:9/", listening.address))
+        yield listening
 
 
-def test_missing_file_is_downloaded_once(server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_downloaded_once(server: FileServer, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     threads = [threading.Thread(target=open_dataset, args=(NAME,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    store = open_dataset(NAME).store
+    store = open_dataset(NAME, path="published").store
     assert store.steps == 20
     assert (data / FILE).read_bytes() == server.content
     assert store.source["files"][0]["sha256"] == d4rl.SHA256["hopper_medium"]
@@ -223,27 +198,25 @@ def test_missing_file_is_downloaded_once(server: type[Handler], data: Path, capf
     assert server.requests == [f"/{FILE}"]
 
 
-@pytest.mark.parametrize("mode", ["breaks off", "forbidden", "other content"])
-def test_failed_download_leaves_no_file(server: type[Handler], data: Path, mode: str) -> None:
-    content, server.mode = server.content, mode
-    if mode == "other content":
-        server.content = content[:-1] + b"?"
-    with pytest.raises(InputError, match=FILE):
+def test_failed_download_leaves_no_file(server: FileServer, data: Path) -> None:
+    content, server.content = server.content, server.content[:-1] + b"?"
+    with pytest.raises(InputError, match=rf"{FILE}.*--path"):
         open_dataset(NAME)
     assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
-    server.mode, server.content = "whole", content
+    server.content = content
     open_dataset(NAME)
     assert (data / FILE).read_bytes() == content
 
 
-def test_file_without_a_known_hash_needs_https(server: type[Handler], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(d4rl.SHA256, "hopper_medium")
-    with pytest.raises(InputError, match="cannot download"):
-        open_dataset(NAME)
-    assert server.requests == []
+def test_every_dataset_has_the_hash_of_its_file() -> None:
+    """Of all 24: the package downloads nothing of D4RL that it cannot identify."""
+    names = [name.removeprefix("d4rl/").removesuffix("-v2").replace("-", "_") for name in D4RLSource().names()]
+    assert sorted(d4rl.SHA256) == sorted(names)
+    assert len({*d4rl.SHA256.values()}) == 24
+    assert all(re.fullmatch("[0-9a-f]{64}", value) for value in d4rl.SHA256.values())
 
 
-def test_full_disk_is_no_fault_of_the_network(server: type[Handler], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_no_fault_of_the_network(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object, **settings: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -35,6 +35,7 @@ from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.minari import dataset_folder, write_minari
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.environments.registry import check_environment
+from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError
 
 MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"
@@ -68,6 +69,24 @@ def test_local_dataset_has_its_environment_and_references() -> None:
     edit(publish("theirs/scored-v0", noise(), ref_min_score=5.0, ref_max_score=50.0), env_spec=None)
     spec = open_dataset("minari/theirs/scored-v0").spec
     assert (spec.environment_id, spec.reference_min, spec.reference_max) == (None, 5.0, 50.0)
+    assert "the dataset's own" in spec.comparable
+
+
+@pytest.mark.parametrize("task", ["hopper", "walker2d", "halfcheetah", "ant"])
+def test_published_mujoco_datasets_have_references_of_d4rl(task: str) -> None:
+    """Farama-Foundation/Minari#323: they state none themselves. If they come to, those are theirs."""
+    name, known = f"mujoco/{task}/medium-v0", TASKS[task]
+    sizes = (105 if task == "ant" else known.observation_dim, known.action_dim)
+    folder = publish(name, noise(sizes=sizes), f"{known.environment}-v5")
+    dataset = open_dataset(f"minari/{name}")
+    spec = dataset.spec
+    assert (spec.reference_min, spec.reference_max) == (known.reference_min, known.reference_max)
+    assert (spec.target_returns, spec.return_scale) == (known.target_returns, 1000)
+    assert "D4RL's for the same task" in spec.comparable
+    assert spec.comparable in format_info(dataset)
+    edit(folder, ref_min_score=5.0, ref_max_score=50.0)
+    spec = open_dataset(f"minari/{name}").spec
+    assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
     assert "the dataset's own" in spec.comparable
 
 

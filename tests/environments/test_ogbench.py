@@ -7,9 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from file_server import serving
 from gymnasium.spaces import flatten
 
 from decision_rnn import InputError, open_dataset
+from decision_rnn.data.sources import ogbench as ogbench_source
 from decision_rnn.data.sources.ogbench import RECIPES
 from decision_rnn.environments.ogbench import TASKS
 from decision_rnn.environments.ogbench import environment as environment_module
@@ -60,6 +62,24 @@ def test_file_is_read_as_its_own_package_reads_it(tmp_path: Path) -> None:
     for ours, split in zip((store, validation), theirs, strict=True):
         np.testing.assert_array_equal(ours.observations[:, :2], split["observations"])
         np.testing.assert_array_equal(ours.actions, split["actions"])
+
+
+def test_published_file_is_downloaded_and_its_episodes_counted(
+    folders: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RECIPES, NAME, replace(RECIPES[NAME], episodes=20, length=4))
+    whole, short = (written(folders / f"{rows}.npz", contents((5,) * rows)).read_bytes() for rows in (20, 19))
+    with serving(short, certificate=certificate) as other, serving(whole, certificate=certificate) as good:
+        monkeypatch.setattr(ogbench_source, "ADDRESSES", (other.address,))
+        with pytest.raises(InputError, match=rf"{FILE}.*19 episodes"):
+            open_dataset(NAME, path="published")
+        monkeypatch.setattr(ogbench_source, "ADDRESSES", (other.address, good.address))
+        store = open_dataset(NAME, path="published").store
+        assert open_dataset(NAME).store.fingerprint == store.fingerprint  # from here on the file is found
+        assert other.requests == [f"/{FILE}"] * 2
+        assert good.requests == [f"/{FILE}"]
+    assert store.source["files"][0]["path"] == str(folders / "data" / FILE)
+    np.testing.assert_array_equal(store.observations[:5, :2][:4], contents((5,) * 20)["observations"][:4])
 
 
 def test_validation_episodes_are_those_after_the_training_ones(monkeypatch: pytest.MonkeyPatch) -> None:

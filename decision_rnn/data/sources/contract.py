@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +10,9 @@ from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.registry import Registry
+
+PUBLISHED = "published"
+"""In place of a path: the file that the dataset's authors published."""
 
 
 class Source(ABC):
@@ -86,10 +89,15 @@ def file_places(file_name: str, folder: str) -> list[Path]:
     return [Path(each).expanduser() / file_name for each in folders if each]
 
 
-def find_file(name: str, path: Path | None, places: Sequence[Path]) -> Path | None:
-    """The file given for a dataset, or else the first of `places` that exists; InputError if a given one does not."""
-    if path is None:
-        return next(filter(Path.is_file, places), None)
+def find_file(
+    name: str, path: Path | None, places: Sequence[Path], published: Callable[[], Path] | None = None
+) -> Path | None:
+    """The file given for a dataset, or else the first of `places` that exists; InputError if a given one does not.
+
+    The path `published` stands for the published file: the first of `places`, or else what `published` downloads.
+    """
+    if path is None or path.name == PUBLISHED:
+        return next(filter(Path.is_file, places), None) or (published() if path and published else None)
     file = Path(os.path.expanduser(path))
     if not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
         raise InputError(f"{file}, given for {name}, is not a file.")

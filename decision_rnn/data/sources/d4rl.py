@@ -20,8 +20,9 @@ from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.tasks import TASKS
+from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError, reading
-from decision_rnn.utils.files import locked, new_file
+from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar, warn
 
 FLAGS = ("terminals", "timeouts")
@@ -29,12 +30,16 @@ FOLDER = "~/.d4rl/datasets"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
-URL = "https://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"
-INSECURE_URL = URL.replace("https:", "http:")
-"""Tried second, for files of known SHA-256."""
+ADDRESSES = (
+    # The mirror first: D4RL's own server has been down since August 2026, and a dead address costs every user its
+    # timeout. Either way a file is accepted by its hash alone.
+    hub_folder("imone/D4RL", "9ed58d8a76c12f4c1cb5db51fa71389e703d2ec5"),
+    "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/",
+)
 
 SHA256: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())
-"""Hashes of the published files, by name without `-v2.hdf5`, from TensorFlow Datasets; D4RL publishes none."""
+"""Hashes of the published files, by name without `-v2.hdf5`, from TensorFlow Datasets (d4rl_mujoco_*/checksums.tsv);
+D4RL publishes none."""
 
 
 @register_source
@@ -48,16 +53,15 @@ class D4RLSource(Source):
         return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        published = _is_published(name, store.source["files"])
-        comparable = f"{'where ' * (published is None)}the file is the published one, compare with papers on {name[5:]}"
-        if published is False:
+        comparable = f"the file is the published one, compare with papers on {name[5:]}"
+        if not _is_published(name, store.source["files"]):
             comparable = f"the file is not D4RL's {name[5:]}: do not compare with published scores"
         return spec_of_store(name, store, comparable=f"the reference scores are D4RL's: {comparable}")
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes of the file `path`, or else of `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
         `~/.d4rl/datasets`. Without a file, an existing store is used; without a store, the file is downloaded."""
-        file = find_file(name, path, file_places(f"{_stem(name)}-v2.hdf5", FOLDER))
+        file = find_file(name, path, file_places(f"{_stem(name)}-v2.hdf5", FOLDER), lambda: _download(name))
         return open_or_make(
             name,
             lambda source: file is None or is_made_of(source["files"], [file]),
@@ -70,35 +74,19 @@ def _stem(name: str) -> str:
     return name.removeprefix("d4rl/").removesuffix("-v2").replace("-", "_")
 
 
-def _is_published(name: str, files: list[dict[str, str]]) -> bool | None:
-    """Whether these are D4RL's file, as recorded by `identify`; None if its hash is unknown."""
-    published = SHA256.get(_stem(name))
-    return None if published is None else [file["sha256"] for file in files] == [published]
+def _is_published(name: str, files: list[dict[str, str]]) -> bool:
+    """Whether these are D4RL's file, as recorded by `identify`."""
+    return [file["sha256"] for file in files] == [SHA256[_stem(name)]]
 
 
 def _download(name: str) -> Path:
-    """Download one of D4RL's files, completely or not at all; a second process waits for the first."""
-    import pooch  # slow to import, as requests is
-    import requests
-
-    file, sha256 = file_places(f"{_stem(name)}-v2.hdf5", FOLDER)[0], SHA256.get(_stem(name))
-    warn(f"{file} is not there: downloading it")
-    pooch.get_logger().setLevel("WARNING")  # the bar says what it does, and only where messages are wanted
-    downloader = pooch.HTTPDownloader(bar(total=1, desc=file.name, unit="B", unit_scale=True), timeout=60)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with locked(file):
-        for url in (URL, INSECURE_URL) if sha256 else (URL,):
-            try:
-                pooch.retrieve(url + file.name, sha256, file.name, file.parent, downloader=downloader)
-                return file
-            except (requests.RequestException, ValueError) as error:  # the latter for another hash
-                reason = str(error)
-    raise InputError(f"cannot download {URL}{file.name} ({reason}). Fetch it by other means and name it with --path.")
+    file = file_places(f"{_stem(name)}-v2.hdf5", FOLDER)[0]
+    return download(file, ADDRESSES, "Fetch it by other means and name it with --path.", SHA256[_stem(name)])
 
 
 def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
     files, notes, task = identify([file]), list[str](), TASKS[_stem(name).partition("_")[0]]
-    if _is_published(name, files) is False:
+    if not _is_published(name, files):
         notes.append("its SHA-256 is not that of the published file")
     dims = [task.observation_dim] + [task.observation_dim + CONTACT_FORCES] * (task.environment == "Ant")
     episodes = read_d4rl(file, notes, max_episode_steps=TIME_LIMIT, observation_dims=dims)

@@ -24,7 +24,7 @@ from minari.storage import get_dataset_path
 
 from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.sources.contract import Source, refuse_path, register_source
-from decision_rnn.data.spec import D4RL_REFERENCES, DatasetSpec, spec_of_store
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments import registry
 from decision_rnn.environments.episode import Episode
@@ -67,12 +67,6 @@ class MinariSource(Source):
 
     def check(self, name: str) -> None:
         check_id(name.removeprefix("minari/"))
-
-    def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        """As the dataset's metadata say; for the published MuJoCo datasets, D4RL's references."""
-        published = PUBLISHED.fullmatch(name)
-        stated = {**TASKS[published[1]].scores(), "comparable": D4RL_REFERENCES} if published else {}
-        return spec_of_store(name, store, **stated)
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes; the environment they were collected in need not be installed."""

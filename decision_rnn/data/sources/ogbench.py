@@ -7,6 +7,7 @@ A file, npz, holds the states of all episodes end to end: `observations` (rows, 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from decision_rnn.data.cache import check_arrays, identify, is_made_of
 from decision_rnn.data.collect import is_made_by, open_or_collect
-from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
+from decision_rnn.data.sources.contract import PUBLISHED, Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
@@ -23,10 +24,16 @@ from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode, relabelled
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.registry import open_environments
-from decision_rnn.utils.errors import reading
+from decision_rnn.utils.download import download, hub_folder
+from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.messages import bar
 
 KEYS = ("observations", "actions", "terminals")
+ADDRESSES = (
+    # The mirror first, as for D4RL: their server is the same.
+    hub_folder("zhouzypaul/ogbench_datasets", "8e7f4278a635a75338f0f1dc0e8f029d61503c4b"),
+    "https://rail.eecs.berkeley.edu/datasets/ogbench/",
+)
 VALIDATION = "-val"
 """Name suffix of the validation split of a dataset, as of OGBench's file."""
 
@@ -95,9 +102,13 @@ class OGBenchSource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`; without
-        a file, those of its recipe. Variants are computed from the dataset with whole goals, which is opened first."""
+        a file, those of its recipe, or with the path `published` those of the file, which is downloaded. Variants are
+        computed from the dataset with whole goals, which is opened first."""
         recipe, variant = ogbench_recipe(name)
-        file = find_file(name, path, file_places(f"{recipe.name.removeprefix('ogbench/')}.npz", "~/.ogbench/data"))
+        places = file_places(f"{recipe.name.removeprefix('ogbench/')}.npz", "~/.ogbench/data")
+        remedy = f"Fetch it by other means and name it with --path, or leave out --path {PUBLISHED}."
+        check = partial(_check_counts, recipe=recipe)
+        file = find_file(name, path, places, lambda: download(places[0], ADDRESSES, remedy, check=check))
         played, spaces = environment_id(f"{recipe.task}{variant}"), task_spaces(f"{recipe.task}{variant}")
         options: dict[str, Any] = {"environment_id": played, "spaces": spaces, "label": f"{name} ({file or played})"}
         if file is None and not variant:
@@ -143,6 +154,15 @@ def _variant(name: str) -> tuple[str, str]:
     match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
     variant = match[0] if match else ""
     return variant, name.removesuffix(VALIDATION).replace(variant, "")
+
+
+def _check_counts(file: Path, recipe: OGBenchRecipe) -> None:
+    """Raise InputError unless a file has as many episodes and steps as the published one; its hash is not known."""
+    lengths = [len(episode.actions) for episode in read_ogbench(file, *TASKS[recipe.task][:2])]
+    expected = [recipe.length] * (recipe.episodes or 0)
+    if lengths != expected:
+        sizes = " and not ".join(f"{len(each):,} episodes with {sum(each):,} steps" for each in (lengths, expected))
+        raise InputError(f"the file is not OGBench's {recipe.name[8:]}: it has {sizes}")
 
 
 def read_ogbench(file: Path, states: int, actions: int) -> Iterator[Episode]:

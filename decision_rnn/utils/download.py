@@ -1,0 +1,72 @@
+"""Published files, downloaded from the first of several addresses that serves them."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.files import locked
+from decision_rnn.utils.messages import bar, warn
+
+TIMEOUT = (10, 30)
+"""Seconds without a connection, and seconds without further bytes, after which an address is given up."""
+
+
+def hub_folder(dataset: str, revision: str) -> str:
+    """The address of a dataset's files on the Hugging Face Hub, or on the mirror of it that `$HF_ENDPOINT` names."""
+    return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{dataset}/resolve/{revision}/"
+
+
+def download(
+    file: Path,
+    addresses: Sequence[str],
+    remedy: str,
+    checksum: str | None = None,
+    check: Callable[[Path], object] | None = None,
+) -> Path:
+    """Download a file, completely or not at all; a second process waits for the first.
+
+    An address that refuses, stalls, breaks off or serves another file is given up for the next one.
+
+    Args:
+        file: Where the file goes. It is served under the same name.
+        addresses: The addresses of folders, in order, with a last "/".
+        remedy: A sentence on what to do if none of them serves it.
+        checksum: The SHA-256 of the file, or `sha512:` and its SHA-512. Without one only https is accepted.
+        check: Raises InputError for another file; for files without a known checksum.
+
+    Raises:
+        InputError: If no address serves the file; it has the reason of each.
+    """
+    import pooch  # slow to import, as requests is
+    import requests
+
+    def refuse_http(response: requests.Response, **_: Any) -> None:
+        if checksum is None and urlsplit(response.url).scheme != "https":
+            raise requests.exceptions.InvalidURL(f"{response.url} is not https, and the file has no known checksum")
+
+    def fetch(url: str, target: str, manager: Any) -> None:
+        with bar(total=1, desc=file.name, unit="B", unit_scale=True) as progress:
+            hooks = {"response": refuse_http}  # called for redirects too
+            pooch.HTTPDownloader(progress, timeout=TIMEOUT, hooks=hooks)(url, target, manager)
+        if check is not None:
+            check(Path(target))
+
+    pooch.get_logger().setLevel("WARNING")  # the bar says what it does, and only where messages are wanted
+    reasons = list[str]()
+    with locked(file):
+        for address in addresses:
+            host = urlsplit(address).netloc
+            if not file.exists():
+                warn(f"downloading {file} from {host}{''.join(f' ({reason})' for reason in reasons[-1:])}")
+            try:
+                return Path(pooch.retrieve(address + file.name, checksum, file.name, file.parent, downloader=fetch))
+            except (requests.RequestException, ValueError) as error:  # the latter for another checksum, and by `check`
+                reason = str(error)
+                if isinstance(error, requests.ConnectionError | requests.Timeout):
+                    # Its text has those of the errors that caused it, one in another's representation, the first last.
+                    reason = reason.rpartition(": ")[2].rstrip("\"')")
+                reasons.append(f"{host}: {one_line(reason)}")
+    raise InputError(f"cannot download {file.name} ({'; '.join(reasons)}). {remedy}")

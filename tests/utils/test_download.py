@@ -1,0 +1,98 @@
+"""Downloads from servers on this machine that fail, stall, break off or serve another file."""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from file_server import FileServer, serving
+
+from decision_rnn.utils import download as download_module
+from decision_rnn.utils.download import download
+from decision_rnn.utils.errors import InputError
+
+CONTENT = bytes(range(256)) * 4_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+FAULTS = ["forbidden", "breaks off", "stalls", "another file"]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_module, "TIMEOUT", (0.5, 0.5))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "file.bin"
+
+
+def left_of(file: Path) -> list[str]:
+    return sorted(path.name for path in file.parent.iterdir() if not path.name.endswith(".lock"))
+
+
+@contextlib.contextmanager
+def faulty(fault: str, certificate: Path | None = None) -> Iterator[FileServer]:
+    other = fault == "another file"
+    with serving(CONTENT[:-1] + b"?" if other else CONTENT, "whole" if other else fault, certificate) as server:
+        yield server
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_next_address_serves_what_the_first_does_not(
+    fault: str, file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with faulty(fault) as bad, serving(CONTENT) as good:
+        addresses = ["http://127.0.0.1:9/", bad.address, good.address]  # nothing listens at the first
+        assert download(file, addresses, "", SHA256) == file
+    assert bad.requests == good.requests == ["/file.bin"]
+    assert file.read_bytes() == CONTENT
+    assert left_of(file) == ["file.bin"]
+    _, second, third = capfd.readouterr().err.splitlines()
+    assert bad.host in second
+    assert bad.host in third  # with its reason
+    assert good.host in third
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_failed_download_names_each_host_and_leaves_no_file(fault: str, file: Path) -> None:
+    with faulty(fault) as first, faulty(fault) as second:
+        with pytest.raises(InputError, match=rf"file\.bin.*{first.host}.*{second.host}.*by hand"):
+            download(file, [first.address, second.address], "Fetch it by hand.", SHA256)
+        assert left_of(file) == []
+        second.mode, second.content = "whole", CONTENT
+        download(file, [first.address, second.address], "", SHA256)
+    assert file.read_bytes() == CONTENT
+
+
+def test_file_without_a_known_hash_is_served_by_https_alone(file: Path, certificate: Path) -> None:
+    with serving(CONTENT) as plain, serving(CONTENT, plain.address, certificate) as leads_to_plain:
+        with pytest.raises(InputError, match="is not https"):
+            download(file, [plain.address, leads_to_plain.address], "")
+        assert left_of(file) == []
+        with serving(CONTENT, certificate=certificate) as secure:
+            download(file, [leads_to_plain.address, secure.address], "")
+    assert file.read_bytes() == CONTENT
+
+
+def test_server_without_a_trusted_certificate_is_not_read(
+    file: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    with serving(CONTENT, certificate=certificate) as server, pytest.raises(InputError, match=server.host):
+        download(file, [server.address], "")
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_file_without_a_known_hash_is_checked(fault: str, file: Path, certificate: Path) -> None:
+    def check(path: Path) -> None:
+        if path.read_bytes() != CONTENT:
+            raise InputError("other contents")
+
+    with faulty(fault, certificate) as bad, serving(CONTENT, certificate=certificate) as good:
+        with pytest.raises(InputError, match=bad.host):
+            download(file, [bad.address], "", check=check)
+        assert left_of(file) == []
+        download(file, [bad.address, good.address], "", check=check)
+    assert file.read_bytes() == CONTENT
