@@ -265,8 +265,7 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
 
     model = simplified(model, model.graph.inputs[2])
-    # A part of the state that the step does not read, such as the previous action of most agents, is left out.
-    read = [bool(value.uses()) for value in model.graph.inputs[4:]]
+    read = _parts_read(model)
     description["state"] = list(compress(description["state"], read))
     model.graph.inputs[4:] = list(compress(model.graph.inputs[4:], read))
     model.graph.outputs[1:] = list(compress(model.graph.outputs[1:], read))
@@ -285,6 +284,17 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     onnx.helper.set_model_props(proto, entries)
     data = proto.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
     return data + hashlib.sha256(data).hexdigest().encode()
+
+
+def _parts_read(model: Any) -> list[bool]:
+    """Which parts of the state actions ever depend on; most agents read neither their previous action nor the time."""
+    after = dict(zip(model.graph.inputs[4:], model.graph.outputs[1:], strict=True))
+    reached, values = set(), [model.graph.outputs[0]]
+    while values:
+        if (value := values.pop()) is not None and value not in reached:
+            reached.add(value)
+            values += value.producer().inputs if value.producer() else [after.get(value)]
+    return [value in reached for value in after]
 
 
 def _quantized(proto: Any) -> Any:

@@ -79,4 +79,6 @@ def _clip_at_timestep(value: Tensor, limit: Tensor | None, timestep: Tensor) -> 
     """Values (..., 1), at most the limit (timesteps,) at their timestep (...)."""
     if limit is None:
         return value
+    if len(limit) == 1:
+        return torch.minimum(value, limit)
     return torch.minimum(value, F.embedding(timestep.clamp_max(len(limit) - 1), limit[:, None]))
