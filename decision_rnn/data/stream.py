@@ -50,9 +50,9 @@ class StepStream:
 
     With `return_weighting` above 0, those of better episodes are more probable, see `WeightedStarts`.
 
-    With `tbptt_segments` above 1, every row of a batch continues where it ended in the previous batch, for that many
-    segments on average: at each segment it restarts at a newly drawn first step with probability 1 / `tbptt_segments`,
-    and always at the end of the stream.
+    With `tbptt_segments` above 1 (`carries_state`), every row of a batch continues where it ended in the previous
+    batch, for that many segments on average: at each segment it restarts at a newly drawn first step with probability
+    1 / `tbptt_segments`, and always at the end of the stream.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
     `goal_discount` and `p_randomgoal`, see `HindsightGoals`, and returns-to-go by minus the steps until then.
@@ -83,7 +83,7 @@ class StepStream:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
         self.context, self.batch_size, self.rows = context, batch_size, rows
-        self.tbptt_segments = tbptt_segments
+        self.tbptt_segments, self.carries_state = tbptt_segments, tbptt_segments > 1
         self.file = store.file
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
@@ -112,11 +112,6 @@ class StepStream:
         if row_offset.any():
             file_rows = np.repeat(row_offset, store.episode_lengths) + np.arange(store.steps)
             self.file_rows = _windows(torch.from_numpy(file_rows), context)
-
-    @property
-    def carries_state(self) -> bool:
-        """Whether rows continue from batch to batch."""
-        return self.tbptt_segments > 1
 
     def sample(self) -> Batch:
         """The next batch."""
