@@ -115,7 +115,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
 
     path = tmp_path_factory.mktemp("store") / "small"
     episodes = [episode(int(generator.integers(5, 60))) for _ in range(30)]
-    return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
+    spaces = None, Box(-1.0, 1.0, (3,))
+    return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={}, spaces=spaces)
 
 
 @pytest.fixture

@@ -17,10 +17,6 @@ Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 OptionalSpaces = Sequence[gymnasium.Space[Any] | None]
 """The spaces of an observation and of an action; None for a space that is not known."""
 KINDS = ("observation", "action")
-UNIT = 1.01
-"""Actions up to here, of an unknown space, are taken to be within [-1, 1]: some data exceed 1 by rounding."""
-FILLED = 1 / 3
-"""The share of [-1, 1] below which an entry is taken to be in another unit, such as metres."""
 
 
 def described_spaces(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> dict[str, str]:
@@ -66,8 +62,7 @@ def layouts_of(spaces: OptionalSpaces, where: str) -> tuple[Layout | None, Layou
 
 def bounded_spaces(spaces: OptionalSpaces, observation_dim: int, low: np.ndarray, high: np.ndarray) -> Spaces:
     """Spaces of both kinds, with finite bounds for every action: entries without bounds in the space, or all if it is
-    None, have the range of the data, `low` to `high` (A,). If all actions of an unknown space are within [-1, 1], its
-    entries that fill at least `FILLED` of it have these bounds."""
+    None, have the range of the data, `low` to `high` (A,)."""
     observations, actions = spaces
     if observations is None or Layout.of_space(observations, "observations").flat:
         observations = Box(-np.inf, np.inf, (observation_dim,))
@@ -77,8 +72,6 @@ def bounded_spaces(spaces: OptionalSpaces, observation_dim: int, low: np.ndarray
     if actions is not None:
         bounds = np.array([actions.low.ravel(), actions.high.ravel()])
         ranges = np.where(np.isfinite(bounds), bounds, ranges)
-    elif np.abs(ranges).max() <= UNIT:
-        ranges = np.where(high - low >= 2 * FILLED, [[-1.0], [1.0]], ranges)
     shape = low.shape if actions is None else actions.shape
     least, most = ranges.astype(np.float32).reshape(2, *shape)
     return observations, Box(least, most, shape)

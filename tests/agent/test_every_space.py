@@ -205,14 +205,16 @@ def test_agent_acts_within_the_box(environment_id: str, low: float, high: float,
     assert run.agent.provenance.action_space == run.agent.agent.action_space == space
     loaded = decision_rnn.load_agent(tmp_path / "run")
     actor, observations = decision_rnn.EnvironmentActor(loaded, 0.0), dataset.store.observations[:50]
-    actions = np.stack([actor(observation) for observation in observations])
+    actions = np.stack([actor(observation, 0.0) for observation in observations])
     assert ((actions >= np.float32(low)) & (actions <= np.float32(high))).all()
     assert actions[10:].mean() == pytest.approx(high - 0.05 * (high - low), abs=0.05 * (high - low))
     assert space.contains(decision_rnn.EnvironmentActor(loaded, 1e6)(1e3 * observations[0]).astype(np.float32))
 
     policy = exported(loaded, tmp_path)
     policy.reset(0.0)
-    np.testing.assert_allclose([policy(observation) for observation in observations], actions, atol=1e-4 * (high - low))
+    np.testing.assert_allclose(
+        [policy(observation, 0.0) for observation in observations], actions, atol=1e-4 * (high - low)
+    )
     assert policy.metadata["action"]["low"] == [pytest.approx(low)] * space.shape[0]
 
 
@@ -224,13 +226,13 @@ def test_action_whose_bounds_are_equal_is_held_there(objective: str, tmp_path: P
     run = decision_rnn.train(dataset, steps=2, output=tmp_path / "run", **options)
     assert np.isfinite(run.metrics["loss"]).all()
     actor, observations = run.actor(0.0), dataset.store.observations[:5]
-    actions = np.stack([actor(observation) for observation in observations])
+    actions = np.stack([actor(observation, 0.0) for observation in observations])
     assert (actions[:, 1] == np.float32(0.3)).all()
     assert all(space.contains(action.astype(np.float32)) for action in actions)
     if objective == "mse":
         policy = exported(run.agent, tmp_path)
         policy.reset(0.0)
-        np.testing.assert_allclose([policy(observation) for observation in observations], actions, atol=1e-4)
+        np.testing.assert_allclose([policy(observation, 0.0) for observation in observations], actions, atol=1e-4)
 
 
 def test_actions_outside_the_box_are_clipped_to_it_in_training(tmp_path: Path) -> None:

@@ -107,11 +107,10 @@ ALTERED = {"environment_settings": {"kwargs": {"frame_skip": 1}, "max_episode_st
     [
         ((-5, 5), "Hopper-v5", {}, [-1] * 3, [1] * 3, ("-1 to 1", "100.0%")),  # MuJoCo clips controls to their range
         ((-0.2, 0.2), "Hopper-v5", {}, [-1] * 3, [1] * 3, ()),
-        ((-0.9, 1.005), UNKNOWN, {}, [-1, -1, 1.005], [1, 1, 1.005], ("-1 to 1", "entry 2")),
-        ((-0.29, 0.29), UNKNOWN, {}, [-0.29, -0.27, 0.29], [0.25, 0.27, 0.29], ("-0.29 to 0.29", "range in the data")),
+        ((-0.58, 0.58), UNKNOWN, {}, [-0.58, -0.54, 0.58], [0.5, 0.54, 0.58], ("-0.58 to 0.58", "range in the data")),
         ((0, 5.8e-6), UNKNOWN, {}, [0, 2e-7, 5.8e-6], [5.4e-6, 5.6e-6, 5.8e-6], ("0 to 5.8e-06", "range in the data")),
         ((0, 58), UNKNOWN, {}, [0, 2, 58], [54, 56, 58], ("0 to 58", "range in the data")),
-        ((-0.4, 0.4), "Hopper-v5", ALTERED, [-1, -1, 0.4], [1, 1, 0.4], ("-1 to 1", "entry 2")),
+        ((0, 0.58), "Hopper-v5", ALTERED, [0, 0.02, 0.58], [0.54, 0.56, 0.58], ("0 to 0.58", "entry 2")),
     ],
 )
 def test_action_box_is_the_environments_or_that_of_the_data(
