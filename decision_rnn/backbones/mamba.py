@@ -19,10 +19,9 @@ time; on a GPU the factors of a block of steps are stored in memory, where the p
 Of segments longer than a block, only the h before each block is stored for the backward pass, and the others are
 computed again (the paper's section 3.3.2): memory for all would be state_size times that of the inputs.
 
-On a CPU core the loop's time is that of moving inner * state_size numbers per step through memory. Of a block's steps
-it stores h alone: the factors and products that autograd would store are computed again. Powers of 2 are used
-for exponentials, three times as fast where torch.exp is left to MKL on an AMD processor; sums of products for products
-with a vector on the right, which torch's batched product computes one row at a time, six times as slow.
+On a CPU core the loop's time is that of moving inner * state_size numbers per step through memory: it stores a block's
+h alone, and computes factors and products again. Powers of 2 replace exponentials, which MKL computes slowly on AMD
+processors; sums of products replace products with a vector on the right, which torch computes one row at a time.
 """
 
 import math
