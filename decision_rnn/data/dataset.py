@@ -253,20 +253,27 @@ def import_log(
     if not append:
         check_new(name)
 
-    def described(log: Log) -> dict[str, Any]:
-        return {"columns": log.columns, "space": log.spaces[0]}
+    batches = [logs] if join else [[each] for each in logs]
+    tolerance: Missing = missing if len(batches) > 1 else "error"
+
+    def opened() -> Iterator[tuple[str, Log]]:
+        for number, each in enumerate(batches):
+            where = str(each[0]) if isinstance(each[0], str | Path) else f"log {number}"
+            with remarks.leaving_out(where, tolerance, ""):
+                yield where, open_log(each, options, remarks)
 
     def read_all() -> Iterator[Episode]:
-        yield from first.episodes
-        for further in [] if join else logs[1:]:
-            other = open_log([further], options, remarks)
-            if described(other) != described(first):
-                raise InputError(f"{name}: a log has {described(other)}, expected {described(first)}.")
-            yield from other.episodes
+        for where, log in chain([(label, first)], openings):
+            if (log.columns, log.spaces[0]) != (first.columns, first.spaces[0]):
+                has = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
+                raise InputError(f"{where} has {has}, unlike {label}: import it alone.")
+            with remarks.leaving_out(where, tolerance, ""):
+                yield from log.episodes
         notes.extend(remarks.sentences())
 
     with quiet(not progress):
-        first = open_log(logs if join else logs[:1], options, remarks)
+        openings = opened()
+        label, first = next(openings, None) or ("", open_log(batches[0], options, remarks))
         spaces = {"observation_space": first.spaces[0], "action_space": action_space or first.spaces[1]}
         episodes = bar(read_all(), "importing", unit=" episodes")
         settings: dict[str, Any] = {"missing": missing, "columns": first.columns, "notes": notes, **spaces}

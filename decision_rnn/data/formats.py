@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,9 @@ def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
         return read_table(logs, options, remarks)
     if options.time is not None:
         raise InputError(f"the steps of arrays are in order: leave out --time {options.time}.")
-    label = " and ".join("the arrays" if isinstance(log, Mapping) else str(Path(log).expanduser()) for log in logs)
+    label = " and ".join(
+        "the log of arrays" if isinstance(log, Mapping) else str(Path(log).expanduser()) for log in logs
+    )
     opened, environments = zip(*map(_open_arrays, logs), strict=True)
     arrays = opened[0]
     if len(logs) > 1:
@@ -138,7 +139,7 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remark
             "with write_store."
         )
     splits = {key.removeprefix("mask/"): np.ravel(arrays[key]) for key in arrays if key.startswith("mask/")}
-    members = {split: {bytes(name).decode() for name in values} for split, values in splits.items()}
+    members = {split: set(values.astype("U").tolist()) for split, values in splits.items()}
     if options.split is None:
         remarks.name("splits", (f"{split} ({len(demos)})" for split, demos in members.items()))
     elif options.split in members:
@@ -185,7 +186,8 @@ class _Reader:
         for name, block in blocks.items():
             if self.whole:
                 where = f"{self.label}, {name}" if name else self.label
-                yield from self.remarks.attempt(partial(next, self._cut(where, block)), name, self.options.missing)
+                with self.remarks.leaving_out(name, self.options.missing):
+                    yield next(self._cut(where, block))
             else:
                 yield from self._cut(self.label, block)
 

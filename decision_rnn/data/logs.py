@@ -1,8 +1,9 @@
 """What logs of every format have in common: the names of what episodes are read from, and remarks on how they were."""
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "time": ("frame_index",),
 }
 """The names under which other libraries write what an episode is read from; the first that a log has is read."""
+LEAVE_OUT = " --missing drop_episode leaves out such episodes."
 SHOWN = 5
 """The most names that a sentence lists."""
 
@@ -78,16 +80,15 @@ class Remarks:
         """Note names of a kind, once each."""
         self.names.setdefault(kind, {}).update(dict.fromkeys(names))
 
-    def attempt(self, make: Callable[[], Episode], where: str, missing: Missing) -> Iterator[Episode]:
-        """The episode that `make` returns; where it raises InputError, none, unless that is an error."""
+    @contextlib.contextmanager
+    def leaving_out(self, where: str, missing: Missing, remedy: str = LEAVE_OUT) -> Iterator[None]:
+        """Note as left out what raises InputError inside the block, unless `missing` makes that an error."""
         try:
-            episode = make()
+            yield
         except InputError as error:
             if missing == "error":
-                raise InputError(f"{error} --missing drop_episode leaves out such episodes.") from None
+                raise InputError(f"{error}{remedy}") from None
             self.name("left out", [f"{where} ({one_line(error)})"])
-        else:
-            yield episode
 
     def identify(self, log: str, times: Mapping[Any, tuple[Any, Any] | None]) -> None:
         """Note the ids of a log's episodes that an earlier one has too; `times` are first and last, if known."""

@@ -12,7 +12,6 @@ import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,8 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
         if "done" in flags and not {"terminated", "truncated", "success"} & set(flags):
             remarks.name("done", [str(columns.done)])
         for rows in table.rows_of_episodes([values for end, values in flags.items() if end != "success"]):
-            yield from remarks.attempt(partial(episode, rows), f"row {rows[0]}", options.missing)
+            with remarks.leaving_out(f"row {rows[0]}", options.missing):
+                yield episode(rows)
 
     return Log(episodes(), {"observations": names, "actions": action_names})
 
@@ -160,13 +160,8 @@ class _Table:
         for file in files:
             schema = _schema(file)
             columns |= schema
-            try:
-                with reading(file, "parquet"):
-                    frames.append(self.pandas.read_parquet(file, columns=[name for name in schema if schema[name]]))
-            except InputError as error:
-                if self.complete:
-                    raise InputError(f"{error} --missing drop_episode leaves it out.") from None
-                self.remarks.name("left out", [file.name])
+            with self.remarks.leaving_out(file.name, options.missing), reading(file, "parquet", "Fetch it again."):
+                frames.append(self.pandas.read_parquet(file, columns=[name for name in schema if schema[name]]))
         videos = {path.name for path in folder.glob("videos/**/*") if path.is_dir() and "chunk-" not in path.name}
         videos |= {key for key, each in info.get("features", {}).items() if each.get("dtype") in ("video", "image")}
         self.remarks.name("images", sorted(videos | {name for name in columns if not columns[name]}))
@@ -230,8 +225,11 @@ class _Table:
         """A column of numbers, or of lists of equally many numbers: (N, entries) float64, NaN where there is none."""
         column = self.column(name)
         with reading(f"the column {name} of {self.label}", "numbers"):
-            if isinstance(column.iloc[0], list | tuple | np.ndarray):
-                return np.array(column.tolist(), np.float64).reshape(len(column), -1)
+            values = column.tolist()
+            if width := next((len(value) for value in values if isinstance(value, list | tuple | np.ndarray)), 0):
+                if not self.complete:
+                    values = [value if np.shape(value) == (width,) else [np.nan] * width for value in values]
+                return np.array(values, np.float64).reshape(len(column), -1)
             numbers = self.pandas.to_numeric(column, errors="raise" if self.complete else "coerce")
             return numbers.to_numpy(np.float64, na_value=np.nan).reshape(-1, 1)
 

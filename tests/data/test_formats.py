@@ -49,6 +49,7 @@ def cut(episodes: list[Episode]) -> list[Episode]:
 
 
 def write(path: Path, arrays: dict[str, Any]) -> Path:
+    path.parent.mkdir(exist_ok=True)
     with h5py.File(path, "w") as file:
         for key, values in arrays.items():
             file[key] = values
@@ -279,6 +280,17 @@ def test_one_bad_episode_does_not_refuse_the_rest(whole: list[Episode], tmp_path
         assert len(store) == count
         (note,) = (note for note in store.source["notes"] if "demo_3" in note)
         assert all(f"demo_{number}" in note for number in (5, 9, 12))
+    for index, e in enumerate(whole):
+        write(tmp_path / "one-each" / f"{index}.h5", {"action": e.actions, "obs": e.observations, "rewards": e.rewards})
+    for name, content in (("0.h5", b"damaged"), ("1.h5", None), ("2.csv", b"x,y\n")):
+        (tmp_path / "one-each" / name).write_bytes(content) if content else write(
+            tmp_path / "one-each" / name, {"action": np.zeros((0, 2)), "obs": np.zeros((0, 4))}
+        )
+    with pytest.raises(InputError, match=r"0\.h5"):
+        imported(tmp_path / "one-each", "local/each")
+    store = imported(tmp_path / "one-each", "local/each", missing="drop_episode")
+    assert len(store) == 10
+    assert any("0.h5" in note and "1.h5" in note and "2.csv" in note for note in store.source["notes"])
     folder = lerobot(tmp_path / "lerobot", whole, 2)
     (folder / "data" / "chunk-000" / "episode_000004.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="episode_000004"):
