@@ -81,6 +81,8 @@ class TrainingConfig:
             unless the step reads from the GPU, as gru, lstm and rnn do over segments of more than 64 tokens.
         checkpoint_every: Steps between checkpoints.
         log_every: Steps between lines of metrics.
+        loggers: What shows the metrics and scores beside `metrics.jsonl`: `tensorboard`, `trackio`, `wandb`, `mlflow`,
+            and what installed packages add, or [] for nothing.
     """
 
     steps: PositiveInt = 2_000
@@ -104,6 +106,7 @@ class TrainingConfig:
     cuda_graph: Literal["auto"] | bool = "auto"
     checkpoint_every: PositiveInt = 1_000
     log_every: PositiveInt = 100
+    loggers: Names = ("tensorboard",)
 
     def __post_init__(self) -> None:
         if self.warmup > self.steps:  # the learning rate would never reach its peak

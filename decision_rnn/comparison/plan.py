@@ -28,6 +28,7 @@ from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
 from decision_rnn.runs.folder import check_resumed_run, read_metrics, write_config
+from decision_rnn.runs.loggers import find_logger
 from decision_rnn.training.prepare import select_episodes
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
@@ -107,6 +108,8 @@ class Plan:
         available, a run is impossible as it is configured, or its folder holds one of another configuration or data."""
         first = self.variants[0].config
         metrics_named(first.evaluation.metrics)
+        for name in {name for variant in self.variants for name in variant.config.training.loggers}:
+            find_logger(name)
         if first.path is not None and len(self.datasets) > 1:
             raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
         runs: dict[str, tuple[str, str, RunConfig]] = {}  # label, dataset and configuration by folder

@@ -187,7 +187,7 @@ class Result(Measurements):
         return {"config": config, "fingerprint": fingerprint, "step": self.step, "protocol": protocol}
 
     def scalars(self, kind: str) -> dict[str, float]:
-        """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
+        """The scores and metrics as loggers show them: by tag, such as `evaluation/score_at_3600`."""
         scalars = {}
         for target in self.targets:
             suffix = "" if target.target_return is None else f"_at_{target.name}"

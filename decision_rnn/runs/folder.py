@@ -2,7 +2,7 @@
 
 <run>/config.yaml                 the configuration, which marks the folder as a run's
       metrics.jsonl               a line of metrics every `training.log_every` steps
-      events.out.tfevents.*       the same for TensorBoard, and scores
+      events.out.tfevents.*       the same for TensorBoard, and scores; other loggers: see loggers.py
       checkpoints/<step>/         see checkpoint.py
       results/                    scores
 """
@@ -13,23 +13,23 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import yaml
 
 from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.dataset import full_name
+from decision_rnn.runs.loggers import Loggers
 from decision_rnn.utils.distributed import rank
-from decision_rnn.utils.errors import EnvironmentFailure, InputError, one_line, writing
+from decision_rnn.utils.errors import InputError, writing
 from decision_rnn.utils.files import write_atomically
-from decision_rnn.utils.messages import typed, warn
+from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import read_yaml
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 """The files that make up an agent."""
 MAY_CHANGE = {
-    *("path", "plugins", "validation"),
-    *("training.device", "training.cuda_graph", "training.log_every", "training.checkpoint_every"),
+    *("path", "plugins", "validation", "training.device", "training.cuda_graph"),
+    *("training.log_every", "training.checkpoint_every", "training.loggers"),
 }
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked. Keys of results
 lack them, but for the plugins."""
@@ -133,59 +133,23 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     return resumed
 
 
-class Events:
-    """TensorBoard events of a run, a copy of its metrics and scores. Where tensorboard is broken, a warning says so and
-    none are written."""
-
-    def __init__(self, run: Path, purge_step: int | None = None) -> None:
-        self.run, self.writer = run, cast(Any, None)
-        with self._unless_broken():
-            from torch.utils.tensorboard import SummaryWriter  # heavy
-
-            with writing(run):
-                self.writer = SummaryWriter(str(run), purge_step=purge_step)
-
-    def add(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Write scalars by tag."""
-        if self.writer is not None:
-            with self._unless_broken(), writing(self.run):
-                for tag, value in scalars.items():
-                    self.writer.add_scalar(tag, value, step)
-                self.writer.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self.writer is not None:
-            with self._unless_broken(), writing(self.run):
-                self.writer.close()
-
-    @contextlib.contextmanager
-    def _unless_broken(self) -> Iterator[None]:
-        try:
-            yield
-        except (InputError, EnvironmentFailure):  # the disk's, as for all files of the run
-            raise
-        except Exception as error:  # tensorboard and what it imports can raise anything
-            self.writer = None
-            warn(f"warning: no TensorBoard events: tensorboard failed ({type(error).__name__}: {one_line(error)})")
-
-
 class MetricsLog:
-    """The run's metrics, as lines of JSON and as TensorBoard events; only the first process writes them.
+    """The run's metrics, as lines of JSON and in its loggers; only the first process writes them.
 
-    Raises as `writing` does if they cannot be written, for example on a full disk.
+    Raises as `writing` does if the lines cannot be written, for example on a full disk.
     """
 
-    def __init__(self, run: Path, step: int, seconds: float) -> None:
+    def __init__(self, run: Path, config: RunConfig, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
-        self.events: Events | None = None
         self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
+        self.loggers = None
         if rank() == 0:
             # A killed run may have logged steps after its last checkpoint, or an incomplete line.
             lines = [json.dumps(line) + "\n" for line in read_metrics(run) if line["step"] <= step]
             with writing(self.path):
-                self.events = Events(run, step + 1 if self.path.exists() else None)
+                run.mkdir(parents=True, exist_ok=True)
+                self.loggers = Loggers(run, config, step + 1 if self.path.exists() else None)
                 write_atomically(self.path, "".join(lines).encode())
 
     def elapsed(self) -> float:
@@ -207,27 +171,27 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        if self.events is not None:
+        if self.loggers is not None:
             with writing(self.path), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
         self.write_scores(step, {f"training/{name}": value for name, value in metrics.items()})
         return line
 
     def write_scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Write scalars by tag as TensorBoard events."""
-        if self.events is not None:
-            self.events.add(step, scores)
+        """Show scalars, by tag, in the loggers."""
+        if self.loggers is not None:
+            self.loggers.log(step, scores)
 
     def close(self) -> None:
-        """Close the file of events."""
-        if self.events is not None:
-            self.events.close()
+        """Close the loggers."""
+        if self.loggers is not None:
+            self.loggers.close()
 
 
 def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
-    """Write scores of a trained run, by tag, as TensorBoard events, after those of its training."""
-    with contextlib.closing(Events(run)) as events:
-        events.add(step, scores)
+    """Show scores of a trained run, by tag, in its loggers, after those of its training."""
+    with writing(run), contextlib.closing(Loggers(run, read_config(run))) as loggers:
+        loggers.log(step, scores)
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:

@@ -27,6 +27,7 @@ from decision_rnn.runs.folder import (
     last_checkpoint,
     write_config,
 )
+from decision_rnn.runs.loggers import find_logger
 from decision_rnn.training.device import pick_device
 from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.loop import TrainingLoop
@@ -88,7 +89,7 @@ def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool)
     warn_of_run(config, spec, episodes)
     if rank() == 0:
         write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
-    log = MetricsLog(folder, trainer.steps, 0.0 if saved is None else saved.seconds)
+    log = MetricsLog(folder, config, trainer.steps, 0.0 if saved is None else saved.seconds)
     return TrainingLoop(folder, config, spec, trainer, stream, validation, log, means)
 
 
@@ -98,6 +99,8 @@ def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -
     if batch_size % world_size():
         raise InputError(f"training.batch_size {batch_size} is no multiple of {world_size()} processes.")
     metrics_named(evaluation.metrics)
+    for name in config.training.loggers:
+        find_logger(name)
     if config.validation is not None:
         check_name(config.validation)
     if evaluation.episodes or evaluation.checkpoint_episodes:

@@ -213,7 +213,7 @@ def test_metrics_skip_malformed_lines_and_log_goes_on_after_them(tmp_path: Path)
     lines = [b'{"step": 2, "loss": 1.0}', b"{}", b"2", b"\xff", b'{"step": 4, "loss": 0.5}', b'{"st']
     (tmp_path / "metrics.jsonl").write_bytes(b"\n".join(lines))
     assert [line["step"] for line in read_metrics(tmp_path)] == [2, 4]
-    written = MetricsLog(tmp_path, 4, 0.0).write(6, loss=0.25)
+    written = MetricsLog(tmp_path, configure(), 4, 0.0).write(6, loss=0.25)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
     assert read_metrics(tmp_path)[-1] == written
 
@@ -222,9 +222,9 @@ def test_metrics_skip_malformed_lines_and_log_goes_on_after_them(tmp_path: Path)
 @pytest.mark.parametrize("name", ["m" * 300, "m"])
 def test_full_disk_while_writing_metrics_raises(tmp_path: Path, name: str) -> None:
     """Of TensorBoard's file and metrics.jsonl, either may reach the limit first."""
-    log = MetricsLog(tmp_path, 0, 0.0)
+    log = MetricsLog(tmp_path, configure(), 0, 0.0)
     with disk_of(5_000), pytest.raises(EnvironmentFailure, match=r"cannot write .*File too large"):
         for step in range(1, 10_000):
             log.write(step, **{name: 1.0})
-    MetricsLog(tmp_path, 3, 0.0).write(4)
+    MetricsLog(tmp_path, configure(), 3, 0.0).write(4)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]
