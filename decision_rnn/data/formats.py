@@ -95,6 +95,7 @@ def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
         with reading(label, "one log"):
             keys = [key for key, values in arrays.items() if np.shape(values)]
             arrays = {key: np.concatenate([each[key] for each in opened]) for key in keys}
+    remarks.counts["logs"] += 1
     log = read_arrays(label, arrays, options, remarks)
     log.environment_id = environments[0]
     return log
@@ -242,6 +243,8 @@ class _Reader:
                 self.remarks.identify(self.label, dict.fromkeys(values[last].tolist()))
                 return last
         ends = np.cumsum(values) if kind == "lengths" else values
+        if kind == "episode" and not self.options.episode and len(values) == 1:
+            return None  # a number of the log
         if kind == "episode" or ends[-1:] != steps or (np.diff(ends, prepend=0) <= 0).any():
             raise InputError(
                 f"{where}: {key} does not cut the {steps} steps into episodes, each with its steps in a row."
@@ -254,7 +257,7 @@ class _Reader:
         arrays = {role: self._matrix(block, role) for role in ("observations", "actions")}
         steps, arrays["rewards"] = len(arrays["actions"]), np.zeros(len(arrays["actions"]))
         if self.keys["reward"]:
-            arrays["rewards"] = self._matrix(block, "reward")[:, 0]
+            arrays["rewards"] = np.ravel(self._matrix(block, "reward"))
         whole = self.whole or len(arrays["observations"]) == steps + 1
         if len(arrays["observations"]) == steps + 1:
             arrays["following"], arrays["observations"] = arrays["observations"][1:], arrays["observations"][:-1]

@@ -125,9 +125,10 @@ class Remarks:
         if counts["untimed"]:
             yield "it has no timeouts: episodes end only at its terminals"
         if counts["partial"]:
+            join = ", --join reads the files as one log" * (counts["logs"] > 1)
             yield (
                 f"{counts['partial']} of {episodes} ({counted(counts['partial steps'], 'step')}) end without a flag: "
-                "they are neither terminated nor truncated (--partial drop leaves them out)"
+                f"they are neither terminated nor truncated (--partial drop leaves them out{join})"
             )
         if counts["endless"]:
             yield f"no flag ends episodes in {counted(counts['endless'], 'log')}: each is read as one truncated episode"

@@ -377,3 +377,17 @@ def test_episode_in_several_files_is_said_or_joined(tmp_path: Path, capsys: pyte
             imported(others, "local/refused", join=True, **columns)
     untimed = {**columns, "time": None}
     assert imported(paths[:2], "local/untimed", join=True, **untimed).episode_lengths.tolist() == [20]
+
+
+def test_arrays_that_go_on_in_the_next_file(whole: list[Episode], tmp_path: Path) -> None:
+    arrays, half = arrays_of(whole), 1 + ends_of(whole)[5]
+    for name, part in (("a.h5", slice(half)), ("b.h5", slice(half, None))):
+        write(tmp_path / name, {key: values[part] for key, values in arrays.items()})
+    notes = imported(tmp_path).source["notes"]
+    assert any("1 of 13 episodes" in note and "--join" in note for note in notes)
+    joined = imported(tmp_path, "local/joined", join=True)
+    assert_equal(joined, imported(arrays, "local/whole"))
+    for name in ("a.npz", "b.npz"):
+        np.savez(tmp_path / name, obs=np.zeros((4, 2)), action=np.ones((4, 1)), episode_id=[3, 3, 5, 5])
+    notes = imported([tmp_path / "a.npz", tmp_path / "b.npz"], "local/ids").source["notes"]
+    assert any("the episode 5 is in" in note and "b.npz" in note for note in notes)
