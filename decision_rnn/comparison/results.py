@@ -82,6 +82,7 @@ def read_comparison(path: Path | str) -> Comparison:
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json, comparison.md and scores.svg, the last unless matplotlib is broken."""
     record = json.dumps(to_json(comparison), separators=(",", ":"))
+    picture = "![Scores](scores.svg)\n\n"
     try:
         from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
 
@@ -89,8 +90,9 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
     except OSError:
         raise
     except Exception as error:  # a broken matplotlib
+        picture = ""
         warn(f"warning: scores.svg is left out ({type(error).__name__}: {one_line(error)})")
-    write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
+    write_atomically(folder / "comparison.md", f"{picture}{comparison}\n".encode())
     write_atomically(folder / "comparison.json", f"{record}\n".encode())
 
 

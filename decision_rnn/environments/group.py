@@ -34,7 +34,7 @@ class Group:
             observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
             # Each may be an array of one number.
             numbers = np.array(rewards, np.float64).reshape(len(rows))
-            ends = np.array([terminated, truncated], bool).reshape(2, len(rows))
+            ends = [np.array(flags, bool).reshape(len(rows)) for flags in (terminated, truncated)]
         except (TypeError, ValueError):
             expected = "(observation, reward, terminated, truncated, info)"
             raise unlike(self.environment, "step", results[0], expected) from None

@@ -121,7 +121,7 @@ def environment_spaces(environment_id: str | None) -> Spaces:
 def episodes_at_once(environment_id: str, most: int) -> int:
     """How many episodes to step together: `most`, or fewer if the environment's metadata say so."""
     with open_environments(environment_id) as (environment,):
-        return min(most, (environment.metadata or {}).get(EPISODES_AT_ONCE, most))
+        return min(most, environment.metadata.get(EPISODES_AT_ONCE, most))
 
 
 def known_spaces(environment_id: str | None, settings: dict[str, Any] | None = None) -> Spaces | None:

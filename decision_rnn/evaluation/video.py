@@ -130,7 +130,7 @@ def film(
 
     with _headless_rendering(), one_thread():
         environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
-        speed = float((environment.metadata or {}).get("render_fps") or 30)
+        speed = float(environment.metadata.get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
         with closing(environment), new_file(path) as new:
             write_video(frames(environment, every, speed), Fraction(speed / every).limit_denominator(1000), new)

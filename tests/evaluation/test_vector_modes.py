@@ -1,0 +1,174 @@
+"""Actors in vector environments of others: how they reset, declared or not, and rewards that are left out."""
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from decision_rnn import InputError, Run
+from decision_rnn.deploy import Policy
+from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.evaluation.acting import ActingLoop
+
+LENGTH = 4
+
+
+class Simulator(VectorEnv):
+    """Two rows whose episodes all look alike: the observation is the step, the reward a number."""
+
+    num_envs = 2
+    single_observation_space, single_action_space = Box(-99, 99, (2,)), Box(-1, 1, (1,))
+    observation_space, action_space = (batch_space(s, 2) for s in (single_observation_space, single_action_space))
+
+    def __init__(self, resets: str, metadata: Any, reward: float = 1.0, length: int = LENGTH) -> None:
+        self.resets, self.metadata, self.reward, self.length = resets, metadata, reward, length
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.t = np.zeros(2, int)
+        return self.observations(), {}
+
+    def observations(self) -> np.ndarray:
+        return np.stack([self.t, -self.t], axis=1).astype(np.float32) / 10
+
+    def step(self, action: Any) -> Any:
+        waiting = self.t == self.length
+        self.t += 1
+        reward = np.full(2, self.reward)
+        if self.resets == "NextStep":
+            self.t[waiting], reward[waiting] = 0, 0.0
+        over = self.t == self.length
+        if self.resets == "SameStep":
+            self.t[over] = 0
+        return self.observations(), reward, over, np.zeros(2, bool), {}
+
+
+class Hidden(VectorWrapper):
+    """A wrapper whose metadata do not say what those within do."""
+
+    metadata: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+
+
+@pytest.fixture(params=["actor", "policy"])
+def make(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Callable[..., ActingLoop[Any]]:
+    """Makes an agent's actor or its exported policy, for an environment."""
+    if request.param == "actor":
+        return lambda env=None, **options: run.actor(60.0, env=env, **options)
+    export_onnx(run.agent, tmp_path / "policy.onnx", 60.0)
+    return lambda env=None, **options: Policy.load(tmp_path / "policy.onnx", env=env, **options)
+
+
+def play(actor: ActingLoop[Any], env: Any, steps: int) -> np.ndarray:
+    """The actions (steps, rows) of a loop of one's own."""
+    (observation, _), reward, done, actions = env.reset(), np.zeros(2), np.zeros(2, bool), []
+    for _ in range(steps):
+        actions.append(actor(observation, reward, done)[:, 0])
+        observation, reward, terminated, truncated, _ = env.step(actions[-1][:, None])
+        done = terminated | truncated
+    return np.array(actions)
+
+
+def declared(mode: Any) -> dict[str, Any]:
+    return {"autoreset_mode": mode}
+
+
+@pytest.mark.parametrize(
+    "mode", [AutoresetMode.SAME_STEP, "SameStep", "SAME_STEP", "same_step", "AutoresetMode.SAME_STEP"], ids=str
+)
+@pytest.mark.parametrize("hide", [False, True])
+def test_declared_mode_is_read_as_text_and_through_wrappers(make: Any, mode: Any, hide: bool) -> None:
+    env: Any = Simulator("SameStep", declared(mode))
+    with warnings.catch_warnings(action="error"):
+        actor = make(Hidden(env) if hide else env)
+    actions = play(actor, env, 3 * LENGTH).reshape(3, LENGTH, 2)
+    np.testing.assert_allclose(actions[1:], actions[:1].repeat(2, 0), atol=1e-6)  # every episode is like the first
+
+
+def test_next_step_is_declared_too(make: Any) -> None:
+    env = Simulator("NextStep", declared("NextStep"))
+    actions = play(make(env), env, 3 * (LENGTH + 1)).reshape(3, LENGTH + 1, 2)
+    np.testing.assert_allclose(actions[1:], actions[:1].repeat(2, 0), atol=1e-6)
+
+
+@pytest.mark.parametrize("metadata", [{}, None, {"autoreset_mode": None}, {"render_fps": 3}], ids=str)
+def test_undeclared_mode_is_warned_of_and_refused_where_it_is_proven(make: Any, metadata: Any) -> None:
+    env = Simulator("SameStep", metadata)
+    with pytest.warns(UserWarning, match=r"Simulator.*autoreset_mode.*NextStep") as caught:
+        actor = make(env)
+    assert len(caught) == 1
+    with pytest.raises(InputError, match=r"Simulator.*autoreset_mode"):
+        play(actor, env, LENGTH + 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*autoreset_mode")
+def test_end_in_the_reset_step_proves_it_without_rewards(make: Any) -> None:
+    env = Simulator("SameStep", {}, reward=0.0, length=1)
+    with pytest.raises(InputError, match="autoreset_mode"):
+        play(make(env), env, 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*autoreset_mode")
+def test_undeclared_next_step_is_what_was_assumed(make: Any) -> None:
+    env, told = Simulator("NextStep", {}), Simulator("NextStep", declared("NextStep"))
+    np.testing.assert_array_equal(play(make(env), env, 12), play(make(told), told, 12))
+
+
+def test_number_of_environments_alone_is_checked_by_what_follows(make: Any) -> None:
+    env = Simulator("SameStep", {})
+    with pytest.raises(InputError, match="autoreset_mode"):
+        play(make(num_envs=2), env, LENGTH + 2)
+    env = Simulator("NextStep", {})
+    assert len(play(make(num_envs=2), env, 3 * LENGTH)) == 3 * LENGTH
+
+
+def test_unknown_mode_is_refused(make: Any) -> None:
+    with pytest.raises(InputError, match=r"Simulator.*'Sometimes'.*SameStep"):
+        make(Simulator("SameStep", declared("Sometimes")))
+
+
+def test_environments_that_are_not_reset_are_said_before_gymnasium_fails(make: Any) -> None:
+    mode = {"autoreset_mode": AutoresetMode.DISABLED}
+    envs = gymnasium.make_vec("MountainCarContinuous-v0", 2, vector_kwargs=mode, max_episode_steps=3)
+    with pytest.raises(InputError, match="reset_mask"):
+        play(make(envs), envs, 6)
+
+
+def test_vector_actor_can_be_copied(run: Run) -> None:
+    env = Simulator("SameStep", declared("SameStep"))
+    env.lock = (step for step in ())  # type: ignore[attr-defined]  # neither copied nor pickled
+    actor = run.actor(60.0, env=env)
+    for again in (copy.deepcopy(actor), pickle.loads(pickle.dumps(actor))):
+        np.testing.assert_array_equal(play(again, env, 6), play(run.actor(60.0, env=env), env, 6))
+
+
+def test_reward_is_needed_after_the_first_step(make: Any) -> None:
+    actor, observation = make(), np.zeros(2, np.float32)
+    first = actor(observation)
+    with pytest.raises(InputError, match="reward"):
+        actor(observation)
+    actor(observation, np.array([1.0]))  # the state was unchanged
+    np.testing.assert_array_equal(actor(observation, done=True), first)
+    actor.reset()
+    np.testing.assert_array_equal(actor(observation), first)
+    many = make(num_envs=2)
+    many(np.zeros((2, 2)))
+    many.reset(done=[True, False])
+    with pytest.raises(InputError, match="reward"):
+        many(np.zeros((2, 2)))
+
+
+def test_cloned_agent_needs_no_reward(pendulum: Any, tmp_path: Path) -> None:
+    trained = pendulum(cloning=True)
+    export_onnx(trained, tmp_path / "policy.onnx")
+    actors: Any = Run(tmp_path, agent=trained).actor(), Policy.load(tmp_path / "policy.onnx")
+    for actor in actors:
+        for _ in range(3):
+            actor(np.zeros(3, np.float32))
