@@ -109,45 +109,31 @@ class Remarks:
 
     def sentences(self) -> Iterator[str]:
         """Sentences on how logs became episodes, for readers of scores."""
-        counts, names = self.counts, {kind: _listed(list(each)) for kind, each in self.names.items()}
+        counts, names = self.counts, {kind: _listed(list(each)) for kind, each in self.names.items() if each}
         episodes = counted(counts["episodes"], "episode")
-        if counts["repeated"]:
-            yield (
-                f"the log has no observation after the last action of {counts['repeated']:,} of {episodes}: the last "
-                "observation is repeated"
-            )
-        if counts["joined"]:
-            yield f"the rows of {counts['joined']:,} of {episodes} were not side by side in the log"
-        if counts["continued"]:
-            yield f"{counts['continued']:,} of {episodes} go on in the next log: the parts are joined (--join)"
-        if counts["unrewarded"]:
-            yield "the log has no rewards: all are 0"
-        if counts["untimed"]:
-            yield "it has no timeouts: episodes end only at its terminals"
-        if counts["partial"]:
-            join = ", --join reads the files as one log" * (counts["logs"] > 1)
-            yield (
-                f"{counts['partial']} of {episodes} ({counted(counts['partial steps'], 'step')}) end without a flag: "
-                f"they are neither terminated nor truncated (--partial drop leaves them out{join})"
-            )
-        if counts["endless"]:
-            yield f"no flag ends episodes in {counted(counts['endless'], 'log')}: each is read as one truncated episode"
-        if counts["within"]:
-            yield f"flags are true within {counts['within']:,} of {episodes}, which are not cut there"
-        for kind, sentence in (
-            ("done", "{} says that an episode ended, not whether its time did: taken as terminated"),
-            (
-                "flags",
-                "passed over, though it looks like a flag: {} (--terminated, --truncated or --episode reads one)",
-            ),
-            ("images", "left out, as they are no vectors of numbers: {}"),
-            ("tasks", "the observations do not tell {} apart: --observations may name task_index too"),
-            ("splits", "its splits {} are all read (--split reads one)"),
-            ("shared", "{}: taken as two (--join reads the files as one log)"),
-            ("left out", "left out, as they cannot be read: {}"),
-        ):
-            if names.get(kind):
-                yield sentence.format(names[kind])
+        steps, join = counted(counts["partial steps"], "step"), ", --join reads the files as one log"
+        sentences = {
+            "repeated": f"the log has no observation after the last action of {{:,}} of {episodes}: the last "
+            "observation is repeated",
+            "joined": f"the rows of {{:,}} of {episodes} were not side by side in the log",
+            "continued": f"{{:,}} of {episodes} go on in the next log: the parts are joined (--join)",
+            "unrewarded": "the log has no rewards: all are 0",
+            "untimed": "it has no timeouts: episodes end only at its terminals",
+            "partial": f"{{}} of {episodes} ({steps}) end without a flag: they are neither terminated nor truncated "
+            f"(--partial drop leaves them out{join if counts['logs'] > 1 else ''})",
+            "endless": "no flag ends episodes in {:,} of the logs: each is read as one truncated episode",
+            "within": f"flags are true within {{:,}} of {episodes}, which are not cut there",
+            "done": "{} says that an episode ended, not whether its time did: taken as terminated",
+            "flags": "passed over, though it looks like a flag: {} (--terminated, --truncated or --episode reads one)",
+            "images": "left out, as they are no vectors of numbers: {}",
+            "tasks": "the observations do not tell {} apart: --observations may name task_index too",
+            "splits": "its splits {} are all read (--split reads one)",
+            "shared": "{}: taken as two (--join reads the files as one log)",
+            "left out": "left out, as they cannot be read: {}",
+        }
+        for kind, sentence in sentences.items():
+            if value := counts[kind] or names.get(kind):
+                yield sentence.format(value)
 
 
 def _listed(names: list[str]) -> str:
