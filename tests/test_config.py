@@ -145,15 +145,25 @@ def test_defaults_are_others_where_agents_are_conditioned_on_time(
     assert from_dict(to_dict(config), "again") == config  # as a run's own file is read
 
 
-def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None:
-    """Chen et al. 2021, table 8; batch 64 and 100k steps as in their code."""
-    config = parse("--config", str(CONFIGS / "hopper-medium-paper.yaml"))
-    training = config.training
+@pytest.mark.parametrize("task", ["hopper", "halfcheetah", "walker2d"])
+def test_decision_transformer_configs_are_the_papers(task: str) -> None:
+    """Chen et al. 2021, table 8; batch 64, 100k steps and targets as in their code."""
+    config = parse("--config", str(CONFIGS / f"decision-transformer/{task}.yaml"))
+    training, backbone, evaluation = config.training, config.backbone, config.evaluation
+    targets = {"hopper": (3600, 1800), "halfcheetah": (12000, 6000), "walker2d": (5000, 2500)}
+    assert (config.dataset, evaluation.target_returns) == (f"d4rl/{task}-medium-v2", targets[task])
     assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
     assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
-    assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
+    assert (training.gradient_clip, training.schedule, backbone.dropout) == (0.25, "constant", 0.1)
+    assert (backbone.name, backbone.width, backbone.layers, backbone.heads, backbone.window) == (
+        ("transformer", 128, 3, 1, 60)  # three tokens of 20 steps
+    )
+    assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
+    assert (evaluation.inference, evaluation.window) == ("window", 20)
     assert (config.condition.rtg_quantile, config.condition.noise) == (0, 0)
-    assert (training.ema_decay, training.return_weighting) == (0, 0)
+    assert (training.ema_decay, training.return_weighting, training.precision) == (0, 0, "fp32")
+    other = parse("minari/mujoco/hopper/medium-v0", "--config", str(CONFIGS / f"decision-transformer/{task}.yaml"))
+    assert (other.dataset, other.training) == ("minari/mujoco/hopper/medium-v0", training)
 
 
 def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from decision_rnn import config
 from decision_rnn.cli import COMMANDS, RUN_COMMANDS
 from decision_rnn.data.dataset import check_name
+from decision_rnn.data.sources import SOURCES
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import tell
 from decision_rnn.utils.parsing import REQUIRED, Names, Option, convert, options_of, parse_yaml, read_yaml, suggest
@@ -141,8 +142,9 @@ class CommandParser(argparse.ArgumentParser):
         for name in convert(getattr(values, "dataset", None) or values.options.get("dataset") or (), Names):
             if "/" not in name:
                 with contextlib.suppress(InputError):  # the command reports an unknown name
-                    text = f"{check_name(name)}, episodes made by this package. D4RL's own data are d4rl/{name}-v2."
-                    tell(f"{name} is {text}")
+                    published = f"d4rl/{name}-v2"
+                    own = f" D4RL's own data are {published}." if published in SOURCES["d4rl"].names() else ""
+                    tell(f"{name} is {check_name(name)}, a stand-in made by this package.{own}")
         return values
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:

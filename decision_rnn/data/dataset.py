@@ -105,14 +105,6 @@ def full_name(name: str) -> str:
     return name if "/" in name else f"{DEFAULT_SOURCE}/{name}"
 
 
-def remark_on_name(name: str) -> str | None:
-    """Whose data a name without a source means, if D4RL has data of the same name."""
-    published = f"d4rl/{name}-v2"
-    if published not in SOURCES["d4rl"].names():
-        return None
-    return f"{name} is {full_name(name)}, made here and not D4RL's: those are {published}, which is downloaded"
-
-
 def _source(name: str) -> Source:
     prefix = name.partition("/")[0]
     if prefix not in SOURCES:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict, overlay, to_dict
-from decision_rnn.data.dataset import Dataset, as_dataset, remark_on_name
+from decision_rnn.data.dataset import Dataset, as_dataset
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import check_new_run, config_file, read_config
 from decision_rnn.training.loop import Callback
@@ -16,7 +16,7 @@ from decision_rnn.training.run import Run
 from decision_rnn.utils.distributed import first_process_first, process_group, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
-from decision_rnn.utils.messages import quiet, tell
+from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import convert, plain
 from decision_rnn.utils.plugins import import_plugins
 
@@ -130,8 +130,6 @@ def train_keys(
             config_file(folder) if resume else check_new_run(folder)
         # The data are opened, and made if they are missing, only now that all keys have been checked.
         data = run_config.dataset if data is None else data
-        if remark := isinstance(data, str) and remark_on_name(data):
-            tell(remark)
         with first_process_first():
             dataset = as_dataset(data, environment_id, run_config.path, run_config.partial)
         run_config = replace(run_config, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)

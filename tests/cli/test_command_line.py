@@ -71,6 +71,10 @@ def test_bare_name_is_announced_with_its_source_first(inline_cli: InlineCLI) -> 
     first = inline_cli("data", "info", "hopper-medium").stdout.splitlines()[0]
     assert "standin/hopper-medium" in first
     assert "d4rl/hopper-medium-v2" in first
+    assert inline_cli("train", "hopper-medium", "--training.steps", "0").stdout.splitlines()[0] == first
+    mixed = inline_cli("train", "hopper-mixed", "--training.steps", "0").stdout  # which D4RL does not have
+    assert "standin/hopper-mixed" in mixed
+    assert "d4rl/" not in mixed
     assert inline_cli("data", "info", "standin/hopper-medium").stdout.splitlines()[0] == "standin/hopper-medium"
     for unknown in ("info", "nosuch"), ("remove", "mine"):
         assert inline_cli("data", *unknown).stdout == ""

@@ -30,10 +30,11 @@ from minari.data_collector import EpisodeBuffer
 from minari.serialization import serialize_space
 
 from decision_rnn import Episode, write_store
+from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import dataset_names, open_dataset
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.minari import dataset_folder, write_minari
-from decision_rnn.data.spec import spec_of_store
+from decision_rnn.data.spec import D4RL_REFERENCES, spec_of_store
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError
@@ -88,6 +89,34 @@ def test_published_mujoco_datasets_have_references_of_d4rl(task: str) -> None:
     spec = open_dataset(f"minari/{name}").spec
     assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
     assert "the dataset's own" in spec.comparable
+
+
+def test_decision_transformer_trains_on_a_published_dataset(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the command of the tutorial, made smaller; the result says whose references it has."""
+    monkeypatch.chdir(folders)
+    generator = np.random.default_rng(0)
+    publish(MEDIUM, [random_episode(generator, (30, True, False), (11, 3)) for _ in range(4)])
+    small = [
+        "--training.steps",
+        "2",
+        "--training.warmup_steps",
+        "1",
+        "--backbone.width",
+        "8",
+        "--evaluation.episodes",
+        "1",
+    ]
+    config = Path(__file__).parents[2] / "configs/decision-transformer/hopper.yaml"
+    assert (
+        main(["train", f"minari/{MEDIUM}", "--config", str(config), "--output", "run", "--processes", "1", *small]) == 0
+    )
+    assert D4RL_REFERENCES in capfd.readouterr().out
+    (result,) = (folders / "run/results").glob("*.json")
+    dataset = json.loads(result.read_text())["dataset"]
+    assert (dataset["comparable"], dataset["environment_id"]) == (D4RL_REFERENCES, "Hopper-v5")
+    assert (dataset["reference_min"], dataset["reference_max"]) == (-20.272305, 3234.3)
 
 
 def test_unknown_task_is_scored_between_its_returns() -> None:
