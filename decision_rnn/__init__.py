@@ -33,6 +33,6 @@ Invalid input raises `InputError`, a ValueError.
 
 import lazy_loader
 
-__version__ = "1.0.0.dev0"
+__version__ = "1.0.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
