@@ -22,9 +22,6 @@ UNRESOLVED = 2.0**20
 LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
 
-LITTLE = 0.1
-"""The share of an action's bounds below which `train` says that the data fill little of them."""
-
 
 def format_info(dataset: Dataset) -> str:
     """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint."""
@@ -135,10 +132,10 @@ def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
     if not isinstance(box, Box):
         return
     outside, filled = share_outside(store.actions, box), np.ptp(store.actions, axis=0)
-    little = np.flatnonzero((filled > 0) & (filled < LITTLE * (box.high - box.low).ravel()))
+    little = np.flatnonzero((filled > 0) & (filled < (box.high - box.low).ravel() / 10))
     if little.size:
         yield (
-            f"{_named(little, store.entry_names('actions'))} of the actions fills less than {LITTLE:.0%} of its bounds "
+            f"{_named(little, store.entry_names('actions'))} of the actions fills less than a tenth of its bounds "
             "and is learnt badly, since it is scaled to them: give the action space that fits, or none"
         )
     if (box.low == -1).all() and (box.high == 1).all() and not outside:

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.messages import warn
+from decision_rnn.utils.messages import counted, warn
 
 OLDER = "Wrap it if it has the API of gym before 0.26 (shimmy's GymV21CompatibilityV0, or GymV26CompatibilityV0 after)"
 OTHER_INTERFACE = re.compile(
@@ -40,7 +40,7 @@ def first_observation(environment: gymnasium.Env, seed: int | None) -> Any:
     with entering(environment, "reset"):
         result: Any = environment.reset(seed=seed)
     if not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping | None)):
-        raise unlike(environment, "reset", result, "(observation, info)")
+        raise unlike(environment, "reset", f"returned {kinds(result)}, not (observation, info)")
     return result[0]
 
 
@@ -51,31 +51,28 @@ def entering(environment: gymnasium.Env, method: str) -> Iterator[None]:
         yield
     except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, NotImplementedError) or OTHER_INTERFACE.search(str(error)):
-            where, reason = f"{method} of {name_of(environment)}", f"{type(error).__name__}: {one_line(error)}"
-            raise InputError(f"the {where} is not Gymnasium's ({reason}). {OLDER}.") from error
+            raise unlike(environment, method, f"raised {type(error).__name__}: {one_line(error)}") from error
         raise
 
 
-def unlike(environment: gymnasium.Env, method: str, result: Any, expected: str) -> InputError:
-    """The error for what a method has returned in place of the values that Gymnasium expects."""
-    several = isinstance(result, tuple | list)
-    returned = f"{len(result)} values" if several else f"one value, of type {type(result).__name__}"
-    kinds = f" ({', '.join(type(value).__name__ for value in result)})" if several else ""
-    return InputError(f"the {method} of {name_of(environment)} returned {returned}{kinds}, not {expected}. {OLDER}.")
+def unlike(environment: gymnasium.Env, method: str, fault: str) -> InputError:
+    """The error for a method that is not that of Gymnasium's interface."""
+    return InputError(f"the {method} of {name_of(environment)} {fault}. {OLDER}.")
 
 
-def close(environment: Any) -> None:
-    """Close an environment; if it cannot be, warn: what it was opened for is done."""
-    try:
-        environment.close()
-    except Exception as error:  # the environment's code can raise anything
-        warn(f"warning: {name_of(environment)} cannot be closed ({type(error).__name__}: {one_line(error)})")
+def kinds(result: Any) -> str:
+    """The number and the types of returned values."""
+    values = result if isinstance(result, tuple | list) else [result]
+    return f"{counted(len(values), 'value')} ({', '.join(type(value).__name__ for value in values)})"
 
 
 @contextlib.contextmanager
 def closing(environment: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """The environment, closed when the block ends, also by an error."""
+    """The environment, closed when the block ends; a warning if it cannot be, since what it was opened for is done."""
     try:
         yield environment
     finally:
-        close(environment)
+        try:
+            environment.close()
+        except Exception as error:  # the environment's code can raise anything
+            warn(f"warning: {name_of(environment)} cannot be closed ({type(error).__name__}: {one_line(error)})")

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from decision_rnn.environments.contract import close, entering, first_observation, unlike
+from decision_rnn.environments.contract import closing, entering, first_observation, kinds, unlike
 
 
 class Group:
@@ -36,11 +36,12 @@ class Group:
             numbers = np.array(rewards, np.float64).reshape(len(rows))
             ends = [np.array(flags, bool).reshape(len(rows)) for flags in (terminated, truncated)]
         except (TypeError, ValueError):
-            expected = "(observation, reward, terminated, truncated, info)"
-            raise unlike(self.environment, "step", results[0], expected) from None
+            fault = f"returned {kinds(results[0])}, not (observation, reward, terminated, truncated, info)"
+            raise unlike(self.environment, "step", fault) from None
         return observations, numbers, ends[0], ends[1], [info or {} for info in infos]
 
     def close(self) -> None:
         """Close the environments."""
         for environment in self.environments:
-            close(environment)
+            with closing(environment):
+                pass

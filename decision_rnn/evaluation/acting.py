@@ -15,10 +15,8 @@ from numpy.typing import ArrayLike
 from decision_rnn.environments.layouts import Layout, numbered
 from decision_rnn.utils.errors import InputError
 
-AUTORESET = "autoreset_mode"
-"""The key of a vector environment's `metadata` that says how it resets its environments."""
 MODES = {"nextstep": "NextStep", "samestep": "SameStep", "disabled": "Disabled"}
-"""Gymnasium's modes, by their names without case and underscores."""
+"""How a vector environment resets its environments, as Gymnasium's `AutoresetMode` spells it."""
 State = TypeVar("State")
 """The state of environments, batch first, as the subclass represents it."""
 UNDECLARED = (
@@ -158,7 +156,7 @@ class ActingLoop(ABC, Generic[State]):
         waiting = getattr(getattr(self._env, "unwrapped", None), "_autoreset_envs", None)
         if self._mode == "Disabled" and np.any(waiting):
             raise InputError(
-                f"environments of {name}, whose {AUTORESET} is Disabled, have ended and are not reset: call "
+                f"environments of {name}, whose autoreset_mode is Disabled, have ended and are not reset: call "
                 "env.reset(options={'reset_mask': done}), and pass the observation that it returns with done"
             )
         goes_on = (self._reward != 0) | (False if ended is None else ended)
@@ -221,13 +219,13 @@ def autoreset_mode(env: Any) -> str | None:
     the mode or its text; None if it does not say. InputError for another value."""
     for each in (env, getattr(env, "unwrapped", None)):
         metadata = getattr(each, "metadata", None)
-        mode = metadata.get(AUTORESET) if isinstance(metadata, Mapping) else None
+        mode = metadata.get("autoreset_mode") if isinstance(metadata, Mapping) else None
         if mode is not None:
             text = str(getattr(mode, "value", mode))
             key = text.rpartition(".")[2].replace("_", "").lower()
             if key not in MODES:
                 raise InputError(
-                    f"metadata['{AUTORESET}'] of {type(env).__name__} is {text!r:.100}: expected one of "
+                    f"metadata['autoreset_mode'] of {type(env).__name__} is {text!r:.100}: expected one of "
                     f"{', '.join(MODES.values())}."
                 )
             return MODES[key]

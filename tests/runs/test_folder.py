@@ -248,6 +248,6 @@ def test_broken_tensorboard_is_warned_of_and_training_goes_on(
     trained = train(config, output=tmp_path / "run")
     assert [line["step"] for line in read_metrics(tmp_path / "run")] == [2, 4, 6, 8, 10, 12]
     assert trained.agent.step == 12
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "TensorBoard" in line]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line]
     assert len(warnings) == 1
     assert "Descriptors" in warnings[0]
