@@ -63,8 +63,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
     Args:
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
             `local/mine`. A name without a source means the stand-in.
-        path: The file to read, for D4RL's and OGBench's datasets; `published` is the file of their authors, which is
-            downloaded (D4RL's is without it too).
+        path: The file to read, for D4RL's and OGBench's datasets; `published` downloads their authors' file.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated.
 
     Returns:

@@ -16,7 +16,8 @@ TIMEOUT = (10, 30)
 
 def hub_folder(dataset: str, revision: str) -> str:
     """The address of a dataset's files on the Hugging Face Hub, or on the mirror of it that `$HF_ENDPOINT` names."""
-    return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{dataset}/resolve/{revision}/"
+    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    return f"{hub}/datasets/{dataset}/resolve/{revision}/"
 
 
 def download(
@@ -26,9 +27,8 @@ def download(
     checksum: str | None = None,
     check: Callable[[Path], object] | None = None,
 ) -> Path:
-    """Download a file, completely or not at all; a second process waits for the first.
-
-    An address that refuses, stalls, breaks off or serves another file is given up for the next one.
+    """Download a file, completely or not at all; a second process waits for the first. An address that refuses,
+    stalls, breaks off or serves another file is given up for the next one.
 
     Args:
         file: Where the file goes. It is served under the same name.
@@ -64,9 +64,8 @@ def download(
             try:
                 return Path(pooch.retrieve(address + file.name, checksum, file.name, file.parent, downloader=fetch))
             except (requests.RequestException, ValueError) as error:  # the latter for another checksum, and by `check`
-                reason = str(error)
-                if isinstance(error, requests.ConnectionError | requests.Timeout):
-                    # Its text has those of the errors that caused it, one in another's representation, the first last.
-                    reason = reason.rpartition(": ")[2].rstrip("\"')")
-                reasons.append(f"{host}: {one_line(reason)}")
+                # The text of a connection's error is a nest of others', of which the innermost comes last.
+                nested = isinstance(error, requests.ConnectionError | requests.Timeout)
+                innermost = str(error).rpartition(": ")[2].rstrip("\"')")
+                reasons.append(f"{host}: {one_line(innermost if nested else error)}")
     raise InputError(f"cannot download {file.name} ({'; '.join(reasons)}). {remedy}")

@@ -9,7 +9,7 @@ import pytest
 from file_server import FileServer, serving
 
 from decision_rnn.utils import download as download_module
-from decision_rnn.utils.download import download
+from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError
 
 CONTENT = bytes(range(256)) * 4_000
@@ -63,6 +63,13 @@ def test_failed_download_names_each_host_and_leaves_no_file(fault: str, file: Pa
         second.mode, second.content = "whole", CONTENT
         download(file, [first.address, second.address], "", SHA256)
     assert file.read_bytes() == CONTENT
+
+
+def test_hub_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    assert hub_folder("a/b", "1f") == "https://huggingface.co/datasets/a/b/resolve/1f/"
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/")
+    assert hub_folder("a/b", "1f") == "https://mirror.example/datasets/a/b/resolve/1f/"
 
 
 def test_file_without_a_known_hash_is_served_by_https_alone(file: Path, certificate: Path) -> None:

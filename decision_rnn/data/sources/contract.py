@@ -89,15 +89,11 @@ def file_places(file_name: str, folder: str) -> list[Path]:
     return [Path(each).expanduser() / file_name for each in folders if each]
 
 
-def find_file(
-    name: str, path: Path | None, places: Sequence[Path], published: Callable[[], Path] | None = None
-) -> Path | None:
+def find_file(name: str, path: Path | None, places: Sequence[Path], download: Callable[[], Path]) -> Path | None:
     """The file given for a dataset, or else the first of `places` that exists; InputError if a given one does not.
-
-    The path `published` stands for the published file: the first of `places`, or else what `published` downloads.
-    """
+    The path `published` stands for the first of `places`, or else for what `download` returns."""
     if path is None or path.name == PUBLISHED:
-        return next(filter(Path.is_file, places), None) or (published() if path and published else None)
+        return next(filter(Path.is_file, places), None) or (download() if path else None)
     file = Path(os.path.expanduser(path))
     if not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
         raise InputError(f"{file}, given for {name}, is not a file.")

@@ -159,9 +159,8 @@ def _variant(name: str) -> tuple[str, str]:
 def _check_counts(file: Path, recipe: OGBenchRecipe) -> None:
     """Raise InputError unless a file has as many episodes and steps as the published one; its hash is not known."""
     lengths = [len(episode.actions) for episode in read_ogbench(file, *TASKS[recipe.task][:2])]
-    expected = [recipe.length] * (recipe.episodes or 0)
-    if lengths != expected:
-        sizes = " and not ".join(f"{len(each):,} episodes with {sum(each):,} steps" for each in (lengths, expected))
+    if lengths != [recipe.length] * (recipe.episodes or 0):
+        sizes = f"{len(lengths):,} episodes, not {recipe.episodes:,}, or not all of {recipe.length:,} steps"
         raise InputError(f"the file is not OGBench's {recipe.name[8:]}: it has {sizes}")
 
 
