@@ -1,15 +1,14 @@
 """Logs in the layouts of other libraries: HDF5 and npz files and arrays in memory, told apart by their keys; folders.
 
-`LAYOUTS` lists the layouts of arrays; tables, LeRobot's folders among them, are read by `table.py`.
+Tables, LeRobot's folders among them, are read by `table.py`.
 """
 
 import contextlib
 import gzip
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
-from itertools import chain, pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,57 +17,41 @@ import h5py
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from decision_rnn.data.logs import NAMES, Log, LogOptions, Remarks, natural
+from decision_rnn.data.logs import FLAGS, LEAVE_OUT, LISTED, NAMES, Log, LogOptions, Remarks, cut, find_names, natural
 from decision_rnn.data.table import TABLES, lerobot_files, read_table
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import IMAGE_SIDE
-from decision_rnn.utils.errors import InputError, did_you_mean, reading
+from decision_rnn.utils.errors import InputError, reading
 
 Arrays = Mapping[str, Any]
 """Arrays by key, such as `data/demo_0/obs/position`: numpy's, or HDF5's datasets, which are read when indexed."""
 FILES = (".hdf5", ".h5", ".npz")
-FLAGS = ("terminated", "truncated", "done")
-LISTED = 20
-"""The most arrays or files that a message lists."""
 
 
-def _groups(arrays: Arrays, action: str) -> dict[str, Arrays]:
-    """`data/demo_0/actions`, as robomimic, Minari and ManiSkill write; groups beside it with a number are episodes."""
-    matches = (re.fullmatch(rf"(.*\D)\d+/({action})(/.*)?", key) for key in arrays)
-    stems = {match[1] for match in matches if match}
-    groups: dict[str, dict[str, Any]] = {}
-    for key, values in arrays.items():
-        for stem in stems:
-            if match := re.fullmatch(rf"({re.escape(stem)}\d+)(?:/(.*))?", key):
-                groups.setdefault(match[1], {}).update({match[2]: values} if match[2] else {})
-    return {group: groups[group] for group in sorted(groups, key=natural)}
+def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:
+    """The arrays of each block of steps, by its name, whose keys of actions match a regular expression.
 
-
-def _numbered(arrays: Arrays, action: str) -> dict[str, Arrays]:
-    """`actions_0`, as d3rlpy 2 writes; `observations_0_1` is a part of an observation."""
-    blocks: dict[str, dict[str, Any]] = {}
-    for key in sorted(arrays, key=natural):
-        if match := re.fullmatch(r"(.*?[^\d_])_(\d+)(?:_(\d+))?", key):
-            name = match[1] if match[3] is None else f"{match[1]}/{match[3]}"
-            blocks.setdefault(f"episode {match[2]}", {})[name] = arrays[key]
-    acted = any(re.fullmatch(action, key) for block in blocks.values() for key in block)
-    return {name: blocks[name] for name in sorted(blocks, key=natural)} if acted else {}
-
-
-def _flat(arrays: Arrays, action: str) -> dict[str, Arrays]:
-    """`actions`, as D4RL and d3rlpy 1 write, or `data/action` beside `meta/episode_ends`, as diffusion policy does."""
-    block = {re.sub(r"^(data|meta)/", "", key): values for key, values in arrays.items()}
-    return {"": block} if any(re.fullmatch(rf"({action})(/.*)?", key) for key in block) else {}
-
-
-LAYOUTS: tuple[tuple[Callable[[Arrays, str], dict[str, Arrays]], bool], ...] = (
-    (_groups, True),
-    (_numbered, True),
-    (_flat, False),
-)
-"""The layouts of arrays, in the order in which they are tried: a function that gives the arrays of each block of steps,
-by the block's name, from all arrays and a regular expression of the keys of actions, or none if they are of another
-layout; and whether a block is an episode, or is cut into episodes by flags, ends or ids."""
+    Blocks are groups with a number, `data/demo_0/actions`, as robomimic, Minari and ManiSkill write, and groups beside
+    them; or numbered arrays, `actions_0`, as d3rlpy 2 does, of which `observations_0_1` is a part of an observation; or
+    all, without a name: `actions`, as D4RL and d3rlpy 1 write, or `data/action`, as diffusion policy does.
+    """
+    groups = (re.fullmatch(rf"(.*\D)\d+/({action})(/.*)?", key) for key in arrays)
+    stems = "|".join({re.escape(match[1]) for match in groups if match}) or "(?!)"
+    for layout in (
+        rf"(?P<block>({stems})\d+)(/(?P<name>.*))?(?P<part>)",
+        r"(?P<name>.*?[^\d_])_(?P<block>\d+)(_(?P<part>\d+))?",
+        r"(?P<block>)((data|meta)/)?(?P<name>.*)(?P<part>)",
+    ):
+        blocks: dict[str, dict[str, Any]] = {}
+        for key in sorted(arrays, key=natural):
+            if match := re.fullmatch(layout, key):
+                block = blocks.setdefault(match["block"], {})
+                if match["name"]:
+                    block["/".join(filter(None, match.group("name", "part")))] = arrays[key]
+        if any(re.fullmatch(rf"({action})(/.*)?", key) for block in blocks.values() for key in block):
+            break
+    names = {block: f"episode {block}" if block.isdecimal() else block for block in sorted(blocks, key=natural)}
+    return {name: blocks[block] for block, name in names.items()}
 
 
 def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
@@ -125,12 +108,11 @@ def as_episode(item: Any) -> Any:
 
 
 def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remarks, whole: bool = False) -> Log:
-    """The episodes of arrays in one of `LAYOUTS`; of a single one if `whole`. Errors as from `open_log`."""
+    """The episodes of arrays in a known layout; of a single one if `whole`. Errors as from `open_log`."""
     names = options.actions or NAMES["actions"]
     pattern = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names)
-    layouts = ((blocks, alone) for divide, alone in LAYOUTS if (blocks := divide(arrays, pattern)))
-    blocks, alone = next(layouts, ({}, whole))
-    reader = _Reader(label, blocks, options, remarks, whole or alone)
+    blocks = _blocks(arrays, pattern)
+    reader = _Reader(label, blocks, options, remarks, whole or "" not in blocks)
     if not (reader.keys["observations"] and reader.keys["actions"]):
         raise InputError(
             f"{label} has an unknown layout: {_shapes(arrays)}. Needed are observations (T, O), not images, actions "
@@ -156,7 +138,7 @@ class _Reader:
     """Reads episodes from the blocks of a log.
 
     Attributes:
-        keys: By what an episode is read from, the keys of its arrays in a block.
+        keys: By role, the keys of its arrays in a block.
         space: The space of an observation; None for vectors.
     """
 
@@ -168,48 +150,31 @@ class _Reader:
         for key, values in chain.from_iterable(block.items() for block in blocks.values()):
             if key not in samples or np.size(values) > np.size(samples[key]):
                 samples[key] = values
-        self.keys = {role: self._find(role, list(samples)) for role in NAMES}
-        found = sorted(self.keys["observations"], key=lambda key: key.split("/"))
-        images = [key for key in found if not _is_vector(samples[key])]
-        remarks.name("images", images)
-        observed = self.keys["observations"] = [key for key in found if key not in images]
+        self.keys = {role: find_names(label, role, list(samples), options) for role in NAMES}
+        observed = sorted(self.keys["observations"], key=lambda key: key.split("/"))
+        remarks.name("images", [key for key in observed if not _is_vector(samples[key])])
+        observed = self.keys["observations"] = [key for key in observed if _is_vector(samples[key])]
         parts = {key: key.partition("/")[2] for key in observed}
-        self.keys["next_observations"] = next(
-            (keys for name in NAMES["next_observations"] if (keys := _same(parts, name, samples))), []
-        )
-        shapes = {tuple((part or key).split("/")): samples[key].shape[1:] or (1,) for key, part in parts.items()}
+        following = [[f"{name}/{part}".strip("/") for part in parts.values()] for name in NAMES["next_observations"]]
+        widths = {key: values.shape[1:] for key, values in samples.items()}
+        same = (keys for keys in following if [widths.get(key) for key in keys] == [widths[key] for key in parts])
+        self.keys["next_observations"] = next(same, [])
+        shapes = {tuple((part or key).split("/")): widths[key] or (1,) for key, part in parts.items()}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
         self.sizes: list[int] = []
+        if not any(self.keys[flag] for flag in ("terminated", "truncated", "success")):
+            remarks.name("done", self.keys["done"])
 
     def episodes(self, blocks: Mapping[str, Arrays]) -> Iterator[Episode]:
-        """The episodes of blocks, in their order."""
+        """The episodes of blocks, in their order: one of a block that is whole or has a last observation more."""
         for name, block in blocks.items():
-            if self.whole:
-                where = f"{self.label}, {name}" if name else self.label
-                with self.remarks.leaving_out(name, self.options.missing):
-                    yield next(self._cut(where, block))
-            else:
-                yield from self._cut(self.label, block)
-
-    def _find(self, role: str, keys: Sequence[str]) -> list[str]:
-        """The keys that the options name for a role, or those of the first of its usual names that there is."""
-        named = getattr(self.options, role, None)
-        if not named:
-            groups = ([key for key in keys if key == name or key.startswith(f"{name}/")] for name in NAMES[role])
-            return next(filter(None, groups), [])
-        matches = dict[str, None]()
-        for pattern in [named] if isinstance(named, str) else named:
-            ways = (pattern, f"*/{pattern}", f"{pattern}/*")
-            known = [key for key in keys if key.partition("/")[0] not in NAMES["next_observations"]]
-            found = [key for key in known if any(fnmatchcase(key, way) for way in ways)]
-            if not found:
-                near = did_you_mean(pattern, keys)
-                raise InputError(
-                    f"{self.label} has no array {pattern!r:.100}: {near}it has {', '.join(keys[:LISTED])}."
-                )
-            matches |= dict.fromkeys(found)
-        return list(matches)
+            where = ", ".join(filter(None, (self.label, name)))
+            allowed = self.options.missing if self.whole else "error"
+            with self.remarks.leaving_out(name, allowed, LEAVE_OUT * self.whole):
+                with reading(where, "episodes", "Name its arrays, or read them in Python and pass them to import_log."):
+                    arrays = self._read(where, block)
+                yield from cut(arrays, self.remarks.counts)
 
     def _matrix(self, block: Arrays, role: str) -> np.ndarray:
         """The arrays of a role side by side, (rows, entries)."""
@@ -223,7 +188,7 @@ class _Reader:
         values = np.ravel(block[key])
         if values.size == 1:
             values = np.append(np.zeros(steps - 1), values)
-        if values.shape != (steps,) or values.dtype.kind not in "fiub" or not ((values == 0) | (values == 1)).all():
+        if values.shape != (steps,) or not np.isin(values, (0, 1)).all():
             raise InputError(f"{where}: {key} has the shape {values.shape}: expected 0 or 1 for each of {steps} steps.")
         return values.astype(bool)
 
@@ -233,18 +198,18 @@ class _Reader:
         kind = next((kind for kind in kinds if self.keys[kind]), None)
         if kind is None:
             return None
+        if kind == "starts":
+            return np.append(self._flags(where, block, "starts", steps)[1:], True)
         key = self.keys[kind][0]
         values = np.ravel(block[key])
-        if kind == "starts":
-            return np.roll(self._flags(where, block, "starts", steps), -1) | (np.arange(steps) == steps - 1)
-        if kind == "episode" and values.shape == (steps,):
+        if kind == "episode":
+            if len(values) == 1:  # a number of the log
+                return None
             last = np.append(values[1:] != values[:-1], True)
-            if len(np.unique(values)) == last.sum():
+            if len(last) == steps and len(np.unique(values)) == last.sum():
                 self.remarks.identify(self.label, dict.fromkeys(values[last].tolist()))
                 return last
         ends = np.cumsum(values) if kind == "lengths" else values
-        if kind == "episode" and not self.options.episode and len(values) == 1:
-            return None  # a number of the log
         if kind == "episode" or ends[-1:] != steps or (np.diff(ends, prepend=0) <= 0).any():
             raise InputError(
                 f"{where}: {key} does not cut the {steps} steps into episodes, each with its steps in a row."
@@ -252,17 +217,16 @@ class _Reader:
         return np.isin(np.arange(steps) + 1, ends)
 
     def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
-        """The arrays of a block: observations (T, O), actions (T, A), rewards (T,), and if known `following` (T, O),
-        flags (T,) and `bounds` (T,), the last steps of episodes."""
-        arrays = {role: self._matrix(block, role) for role in ("observations", "actions")}
-        steps, arrays["rewards"] = len(arrays["actions"]), np.zeros(len(arrays["actions"]))
-        if self.keys["reward"]:
-            arrays["rewards"] = np.ravel(self._matrix(block, "reward"))
+        """The arrays of a block, as `cut` takes them."""
+        roles = {"observations": "observations", "actions": "actions", "rewards": "reward"}
+        roles |= {"following": "next_observations"}
+        arrays = {name: self._matrix(block, role) for name, role in roles.items() if self.keys[role]}
+        steps = len(arrays["actions"])
+        if "rewards" in arrays:
+            arrays["rewards"] = np.ravel(arrays["rewards"])
         whole = self.whole or len(arrays["observations"]) == steps + 1
         if len(arrays["observations"]) == steps + 1:
             arrays["following"], arrays["observations"] = arrays["observations"][1:], arrays["observations"][:-1]
-        elif self.keys["next_observations"]:
-            arrays["following"] = self._matrix(block, "next_observations")
         sizes = [arrays[key].shape[1] for key in ("observations", "actions", "following") if key in arrays]
         expected = self.sizes or sizes[:2]
         fits = steps and sizes in (expected, [*expected, expected[0]])
@@ -272,66 +236,16 @@ class _Reader:
                 f"observations and {expected[1]} actions."
             )
         self.sizes = expected
-        flags = {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
+        arrays |= {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
         bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
-        used = {key for role, keys in self.keys.items() for key in keys if role not in ("success", "time")}
+        used = set(chain.from_iterable(self.keys.values()))
         self.remarks.pass_over({key: values for key, values in block.items() if key not in used}, steps)
-        return arrays | flags | ({} if bounds is None else {"bounds": bounds})
-
-    def _cut(self, where: str, block: Arrays) -> Iterator[Episode]:
-        """The episodes of a block: one, if it has one observation more than actions."""
-        with reading(where, "episodes", "Name its arrays, or read them in Python and pass them to import_log."):
-            arrays = self._read(where, block)
-        observations, actions, rewards = (arrays[key] for key in ("observations", "actions", "rewards"))
-        following, counts, steps = arrays.get("following", observations), self.remarks.counts, len(actions)
-        terminated, truncated, done = (arrays.get(key, np.zeros(steps, bool)) for key in FLAGS)
-        if "terminated" not in arrays:
-            terminated = done & ~truncated
-            if "truncated" not in arrays:
-                self.remarks.name("done", self.keys["done"])
-        truncated = truncated | (done & ~terminated)
-        ends, within = terminated | truncated, np.zeros(steps, bool)
-        if not {"bounds", "following", *FLAGS} & set(arrays):
-            counts["endless"] += 1
-            arrays["bounds"] = np.arange(steps) == steps - 1
-        if "bounds" in arrays:
-            within, ends = ends & ~arrays["bounds"], arrays["bounds"]
-            if "truncated" not in arrays:
-                truncated = truncated | (ends & ~terminated)
-        elif "following" in arrays:
-            before, after = following[:-1], observations[1:]
-            differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
-            ends = ends | np.append(differ.any(1), False)
-        offsets = np.concatenate([[0], np.flatnonzero(ends[:-1]) + 1, [steps]])
-        last, lengths = offsets[1:] - 1, np.diff(offsets)
-        unflagged = ~(terminated | truncated)[last]
-        counts["episodes"] += len(last)
-        counts["partial"] += int(unflagged.sum())
-        counts["partial steps"] += int(lengths[unflagged].sum())
-        counts["within"] += int(np.logical_or.reduceat(within, offsets[:-1]).sum())
-        counts["repeated"] += len(last) * ("following" not in arrays)
-        counts["unrewarded"] += not self.keys["reward"]
-        counts["untimed"] += "terminated" in arrays and not {"bounds", "truncated", "done"} & set(arrays)
-        for start, stop in pairwise(offsets):
-            yield Episode(
-                np.concatenate([observations[start:stop], following[stop - 1 : stop]]),
-                actions[start:stop],
-                rewards[start:stop],
-                terminated=bool(terminated[stop - 1]),
-                truncated=bool(truncated[stop - 1]),
-            )
+        return arrays if bounds is None else arrays | {"bounds": bounds}
 
 
 def _is_vector(array: Any) -> bool:
     """Whether rows of an array are numbers and no images."""
     return array.ndim > 0 and array.dtype.kind in "fiub" and not sorted(array.shape[1:])[-2:-1] >= [IMAGE_SIDE]
-
-
-def _same(parts: Mapping[str, str], name: str, arrays: Arrays) -> list[str]:
-    """The arrays under a name that are of the same parts and widths as others; none if one is missing."""
-    keys = {f"{name}/{part}" if part else name: key for key, part in parts.items()}
-    same = all(key in arrays and arrays[key].shape[1:] == arrays[other].shape[1:] for key, other in keys.items())
-    return list(keys) if same else []
 
 
 def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space[Any]:

@@ -5,13 +5,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.spaces import OptionalSpaces
-from decision_rnn.utils.errors import InputError, one_line
+from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import counted
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -30,7 +32,10 @@ NAMES: dict[str, tuple[str, ...]] = {
     "time": ("frame_index",),
 }
 """The names under which other libraries write what an episode is read from; the first that a log has is read."""
+FLAGS = ("terminated", "truncated", "done", "success")
 LEAVE_OUT = " --missing drop_episode leaves out such episodes."
+LISTED = 20
+"""The most names or files that an error lists."""
 SHOWN = 5
 """The most names that a sentence lists."""
 
@@ -134,6 +139,72 @@ class Remarks:
         for kind, sentence in sentences.items():
             if value := counts[kind] or names.get(kind):
                 yield sentence.format(value)
+
+
+def find_names(label: str, role: str, names: Sequence[str], options: LogOptions) -> list[str]:
+    """The columns or arrays among `names` that the options name for a role, or the first of the usual ones.
+
+    Raises:
+        InputError: If there is none of those that the options name.
+    """
+    named = getattr(options, role, None)
+    if not named:
+        usual = (rf"{re.escape(name)}([/.].*)?" for name in NAMES[role])
+        groups = ([name for name in names if re.fullmatch(pattern, name)] for pattern in usual)
+        return next(filter(None, groups), [])
+    known = [name for name in names if name.partition("/")[0] not in NAMES["next_observations"]]
+    matches = dict[str, None]()
+    for pattern in [named] if isinstance(named, str) else named:
+        ways = (pattern, f"*/{pattern}", f"{pattern}/*")
+        matching = [name for name in known if any(fnmatchcase(name, way) for way in ways)]
+        if not matching:
+            near = did_you_mean(pattern, names)
+            raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(names[:LISTED])}.")
+        matches |= dict.fromkeys(matching)
+    return list(matches)
+
+
+def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Episode]:
+    """Cut steps into episodes: at `bounds`, otherwise at flags and where the next observation is not the following one.
+
+    Args:
+        arrays: `observations` (T, O) and `actions` (T, A); as far as known `rewards` (T,), `following` (T, O), the
+            observations after the actions, any of `FLAGS` (T,) and `bounds` (T,), bool, the last steps of episodes.
+        counts: Those of `Remarks`, which are raised.
+    """
+    observations, actions = arrays["observations"], arrays["actions"]
+    steps, following = len(actions), arrays.get("following", observations)
+    terminated, truncated, done, success = (arrays.get(key, np.zeros(steps, bool)) for key in FLAGS)
+    if "terminated" not in arrays:
+        terminated = success if "success" in arrays else done & ~truncated
+    truncated = truncated | (done & ~terminated)
+    ends, within, bounds = terminated | truncated, np.zeros(steps, bool), arrays.get("bounds")
+    if not {"bounds", "following", *FLAGS} & set(arrays):
+        counts["endless"] += 1
+        bounds = np.arange(steps) == steps - 1
+    if bounds is not None:
+        within, ends = ends & ~bounds, bounds
+        if "truncated" not in arrays:
+            truncated = truncated | (ends & ~terminated)
+    elif "following" in arrays:
+        before, after = following[:-1], observations[1:]
+        differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
+        ends = ends | np.append(differ.any(1), False)
+    offsets = np.concatenate([[0], np.flatnonzero(ends[:-1]) + 1, [steps]])
+    last = offsets[1:] - 1
+    unflagged = ~(terminated | truncated)[last]
+    counts["episodes"] += len(last)
+    counts["partial"] += int(unflagged.sum())
+    counts["partial steps"] += int(np.diff(offsets)[unflagged].sum())
+    counts["within"] += int(np.logical_or.reduceat(within, offsets[:-1]).sum())
+    counts["repeated"] += len(last) * ("following" not in arrays)
+    counts["unrewarded"] += "rewards" not in arrays
+    counts["untimed"] += "terminated" in arrays and not {"bounds", "truncated", "done"} & set(arrays)
+    rewards = arrays.get("rewards", np.zeros(steps))
+    for start, stop in pairwise(offsets):
+        observed = np.concatenate([observations[start:stop], following[stop - 1 : stop]])
+        flags = bool(terminated[stop - 1]), bool(truncated[stop - 1])
+        yield Episode(observed, actions[start:stop], rewards[start:stop], *flags)
 
 
 def _listed(names: list[str]) -> str:
