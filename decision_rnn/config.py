@@ -22,7 +22,7 @@ from decision_rnn.agent.objectives.base import OBJECTIVES, ObjectiveConfig
 from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import STRICT, Names, TargetReturns, convert, suggest, to_json
+from decision_rnn.utils.parsing import STRICT, FileName, Names, TargetReturns, convert, suggest, to_json
 from decision_rnn.utils.plugins import check_plugins
 from decision_rnn.utils.registry import ClassRegistry
 
@@ -80,6 +80,8 @@ class TrainingConfig:
         cuda_graph: Whether a training step runs as one CUDA graph. `auto`: on CUDA, by one process and with `adamw`,
             unless the step reads from the GPU, as gru, lstm and rnn do over segments of more than 64 tokens.
         checkpoint_every: Steps between checkpoints.
+        checkpoint_minutes: Minutes since the last checkpoint after which one is written between those too, which is
+            resumed from and not evaluated; 0 for none.
         log_every: Steps between lines of metrics.
         loggers: What shows the metrics and scores beside `metrics.jsonl`: `tensorboard`, `trackio`, `wandb`, `mlflow`,
             and what installed packages add, or [] for nothing.
@@ -105,6 +107,7 @@ class TrainingConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     cuda_graph: Literal["auto"] | bool = "auto"
     checkpoint_every: PositiveInt = 1_000
+    checkpoint_minutes: NonNegativeFloat = 10.0
     log_every: PositiveInt = 100
     loggers: Names = ("tensorboard",)
 
@@ -192,13 +195,13 @@ class RunConfig:
     """
 
     dataset: str
-    path: str | None = None
+    path: FileName | None = None
     partial: Literal["keep", "drop"] = "keep"
     validation: str | None = None
     top_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     plugins: Names = ()
     seed: NonNegativeInt = 0
-    init_from: str | None = None
+    init_from: FileName | None = None
     backbone: SerializeAsAny[BackboneConfig]
     observation: ObservationConfig = ObservationConfig()
     condition: SerializeAsAny[ConditionConfig] = ReturnToGoConfig()

@@ -12,7 +12,19 @@ from swing import CAR, SMALL, push
 import decision_rnn
 from decision_rnn.cli.main import main
 
-EXTRAS = {"av", "huggingface_hub", "ogbench", "onnx", "onnxruntime", "onnxscript", "pandas", "popgym", "pyarrow", "ray"}
+EXTRAS = {
+    "av",
+    "huggingface_hub",
+    "ogbench",
+    "onnx",
+    "onnx_ir",
+    "onnxruntime",
+    "onnxscript",
+    "pandas",
+    "popgym",
+    "pyarrow",
+    "ray",
+}
 """Packages that a plain installation lacks."""
 
 

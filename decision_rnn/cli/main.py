@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from decision_rnn import __version__
 from decision_rnn.cli import COMMANDS
 from decision_rnn.utils.errors import FULL, EnvironmentFailure, InputError, did_you_mean, one_line
+from decision_rnn.utils.interruption import handled
 from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import describe_error
 
@@ -30,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit code: 0; 2 for invalid input; 1 for a failure of the machine, such as a full disk; 130 for Ctrl-C and,
-        in `train` and `record`, SIGTERM.
+        The exit code: 0; 2 for invalid input; 1 for a failure of the machine, such as a full disk; 130 for Ctrl-C,
+        SIGTERM, SIGUSR1, SIGUSR2 and SIGHUP.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     name, *words = [word for word in arguments if word != "--quiet"] or [""]
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             raise InputError(f"unknown command {name!r}. {did_you_mean(name, COMMANDS)}Known: {', '.join(COMMANDS)}.")
-        with quiet("--quiet" in arguments):  # the commands are imported on demand, since torch takes seconds
+        # The commands are imported on demand, since torch takes seconds.
+        with handled(), quiet("--quiet" in arguments):
             return importlib.import_module("decision_rnn.cli.parser").run_command(name, words)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,7 +7,7 @@ import subprocess
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,22 @@ from decision_rnn.runs.folder import checkpoints_of
 from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import locked
+from decision_rnn.utils.interruption import Interruption
 from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
 
 LOG = "run.log"
 """The file in a run's folder with the output of its processes, tracebacks included."""
 STARTED, ERROR, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
 """Beginnings of a process's output in a log, and of its errors."""
-POLL, STARTS, INTERRUPTED = 0.2, 2, 130
-"""Seconds between looks at a process, how often it is started if it is killed, such as for lack of memory, and the exit
-code of a run that was interrupted and has written a checkpoint."""
+POLL, STARTS, INTERRUPTED, ENDING = 0.2, 2, 130, 60
+"""Seconds between looks at a process, how often it is started if it is killed, such as for lack of memory, the exit
+code of a run that was interrupted and has written a checkpoint, and how many seconds it has for that."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run to be trained and evaluated: its folder, the file of its configuration, and what that says of modules to
-    import and of the device."""
+    """A run to be trained and evaluated: its folder and the file of its configuration, both absolute, and what that
+    says of modules to import and of the device."""
 
     folder: Path
     file: Path
@@ -62,8 +63,8 @@ class Task:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
     def train(self, jobs: int, threads: int, stop: threading.Event) -> str | None:
-        """Run the process to its end, and once more, from the last checkpoint, if it is killed; `stop` ends it early.
-        Returns the error in one line, or None if the run succeeded."""
+        """Run the process to its end, and once more, from the last checkpoint, if it is killed; `stop` ends it early,
+        with a checkpoint. Returns the error in one line, or None if the run succeeded."""
         for _ in range(STARTS):
             try:
                 process = self.start(jobs, threads)
@@ -71,6 +72,9 @@ class Task:
                 return f"cannot write {self.folder}: {one_line(error)}"
             while process.poll() is None:
                 if stop.wait(POLL):
+                    process.terminate()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(ENDING)
                     process.kill()  # safe: its files are written atomically
                     process.wait()
             if stop.is_set() or (process.returncode >= 0 and process.returncode != INTERRUPTED):
@@ -99,7 +103,7 @@ class LocalExecutor:
 
     def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
         """Yields the number of every task that has ended, with its error in one line or None. Closing the generator
-        early stops everything that it has started."""
+        early stops everything that it has started, and waits for the checkpoints."""
         stop, jobs = threading.Event(), min(self.jobs, len(tasks))
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
@@ -108,7 +112,8 @@ class LocalExecutor:
                     yield running[ended], ended.result()
             finally:
                 stop.set()
-                pool.shutdown(cancel_futures=True)
+                with Interruption(patient=True):
+                    pool.shutdown(cancel_futures=True)
 
     def train(self, task: Task, jobs: int, stop: threading.Event) -> str | None:
         return task.train(jobs, self.threads, stop)
@@ -139,7 +144,6 @@ class RayExecutor(LocalExecutor):
         # A task has no GPU that it does not ask for.
         gpus = int(task.device == "cuda" or (task.device == "auto" and self.gpus > 0))
         remote = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(_on_node)
-        task = replace(task, folder=task.folder.absolute(), file=task.file.absolute())
         reference = remote.remote(task, jobs, os.getcwd())
         while not self.ray.wait([reference], timeout=POLL)[0]:
             if stop.is_set():

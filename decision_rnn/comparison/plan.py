@@ -58,7 +58,9 @@ class PlannedTrial:
         file = self.output / "configs" / f"{self.run}.yaml"  # the run may be in progress in its own folder
         file.parent.mkdir(parents=True, exist_ok=True)
         write_config(self.config, file.parent, file.name)
-        return Task(self.output / self.run, file, self.config.plugins, self.config.training.device)
+        return Task(
+            (self.output / self.run).absolute(), file.absolute(), self.config.plugins, self.config.training.device
+        )
 
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""

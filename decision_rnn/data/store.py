@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.cache import cache_root, sha256_of, sha256_of_json
-from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
+from decision_rnn.data.writing import CHUNK, FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
 from decision_rnn.environments.spaces import (
     KINDS,
@@ -187,9 +187,13 @@ class EpisodeStore:
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
-        to_go = np.empty(self.steps, np.float32)
-        for (start, stop), rows in zip(pairwise(self.offsets), self.episode_rows(), strict=True):
-            to_go[start:stop] = np.cumsum(rewards[rows][::-1])[::-1]
+        to_go, lengths = np.empty(self.steps, np.float32), self.episode_lengths
+        for length in np.unique(lengths):  # of a million episodes, most have the length of many others
+            episodes, size = np.flatnonzero(lengths == length), max(1, CHUNK // int(length))
+            for some in np.split(episodes, range(size, len(episodes), size)):
+                first, steps = some[:, None], np.arange(length)
+                backwards = rewards[self.first_rows[first] + steps][:, ::-1]
+                to_go[self.offsets[first] + steps] = np.cumsum(backwards, axis=1)[:, ::-1]
         return to_go
 
     @classmethod

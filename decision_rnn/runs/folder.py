@@ -28,8 +28,8 @@ from decision_rnn.utils.parsing import read_yaml
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 """The files that make up an agent."""
 MAY_CHANGE = {
-    *("path", "plugins", "validation", "training.device", "training.cuda_graph"),
-    *("training.log_every", "training.checkpoint_every", "training.loggers"),
+    *("path", "plugins", "validation", "training.device", "training.cuda_graph", "training.loggers"),
+    *("training.log_every", "training.checkpoint_every", "training.checkpoint_minutes"),
 }
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked. Keys of results
 lack them, but for the plugins."""

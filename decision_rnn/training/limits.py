@@ -4,6 +4,9 @@ import numpy as np
 
 from decision_rnn.data.store import EpisodeStore
 
+BLOCK = 8_192
+"""Returns-to-go whose quantiles are computed at once."""
+
 
 def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarray, np.ndarray]:
     """The largest return-to-go of the acting agent, and of training data, from a quantile q of a dataset.
@@ -25,23 +28,39 @@ def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarra
     to_go, returns, lengths = store.returns_to_go(), store.episode_returns, store.episode_lengths
     order = np.argsort(-lengths, kind="stable")
     starts, lengths, returns = store.offsets[:-1][order], lengths[order], returns[order]
-    counts = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
-    by_timestep = [to_go[starts[:count] + t] for t, count in enumerate(counts)]
     # Returns below zero weigh nothing, unless no return is above: then the weight is how far one is above the worst.
     weights = np.maximum(returns if returns.max() > 0 else returns - returns.min(), np.finfo(np.float32).tiny)
-
-    def quantiles(level: float, weights: np.ndarray) -> np.ndarray:
-        return np.array([weighted_quantile(values, weights[: len(values)], level) for values in by_timestep])
-
-    acting, training = quantiles(quantile, weights), quantiles((1 + quantile) / 2, weights)
-    training = np.maximum(training, quantiles(1 - 0.3 * (1 - quantile), np.ones(len(weights))))
+    acting, training, plain = np.empty((3, lengths[0]))
+    start = 0
+    while start < lengths[0]:  # timesteps that equally many episodes reach, a block at a time
+        count = np.searchsorted(-lengths, -start, side="left")  # episodes longer than start
+        block = slice(start, min(lengths[count - 1], start + max(1, BLOCK // count)))
+        values = to_go[starts[:count] + np.arange(block.start, block.stop)[:, None]]
+        acting[block], training[block] = weighted_quantiles(values, weights[:count], quantile, (1 + quantile) / 2)
+        plain[block], *_ = weighted_quantiles(values, np.ones(count), 1 - 0.3 * (1 - quantile))
+        start = block.stop
+    training = np.maximum(training, plain)
     if acting[-1] > acting[0]:
         return acting, training
     return acting.max(keepdims=True), np.maximum(training, np.maximum.accumulate(acting[::-1])[::-1])
 
 
-def weighted_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> float:
-    """The weighted quantile between the smallest and the largest value; with equal weights, `np.quantile`."""
-    order = np.argsort(values)
-    below = np.cumsum(weights[order]) - weights[order]
-    return float(np.interp(level * below[-1], below, values[order]))
+def weighted_quantiles(values: np.ndarray, weights: np.ndarray, *levels: float) -> list[np.ndarray]:
+    """For every level, the weighted quantile of each row of values, between its smallest and its largest; with equal
+    weights, `np.quantile`. Each is `np.interp` along the row."""
+    order = np.argsort(values, axis=1)
+    values, weights = np.take_along_axis(values, order, 1).astype(np.float64), weights[order]
+    below = np.cumsum(weights, axis=1) - weights
+    rows, last = np.arange(len(values)), values.shape[1] - 1
+    rounded = np.flatnonzero((np.diff(below) < 0).any(axis=1))  # only by rounding, where np.interp decides
+    quantiles = []
+    for level in levels:
+        position = level * below[:, -1]
+        left = (below <= position[:, None]).sum(axis=1) - 1
+        right = np.minimum(left + 1, last)
+        distance, rise = below[rows, right] - below[rows, left], values[rows, right] - values[rows, left]
+        slope = np.divide(rise, distance, out=np.zeros_like(rise), where=distance > 0)
+        quantiles.append(slope * (position - below[rows, left]) + values[rows, left])
+        for row in rounded:
+            quantiles[-1][row] = np.interp(position[row], below[row], values[row])
+    return quantiles

@@ -1,6 +1,8 @@
 """The loop of a run: training steps, and what is logged, saved and evaluated between them."""
 
 import copy
+import os
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
@@ -22,7 +24,7 @@ from decision_rnn.runs.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.runs.folder import MetricsLog, checkpoints_of
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
-from decision_rnn.utils.distributed import any_process, rank
+from decision_rnn.utils.distributed import TORCHRUN, any_process, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
 from decision_rnn.utils.messages import bar, quiet, typed, warn
@@ -50,7 +52,8 @@ class TrainingLoop:
     validation: Validation | None
     log: MetricsLog
     means: defaultdict[str, list[Tensor]]
-    interruption: Interruption = field(default_factory=Interruption)
+    # torchrun sends its processes once more what a terminal has sent to all of them.
+    interruption: Interruption = field(default_factory=lambda: Interruption(patient=TORCHRUN in os.environ))
 
     def run(self, callback: Callback | None) -> TrainedAgent:
         """Train until the last step, or until a signal or the callback stops it."""
@@ -58,9 +61,9 @@ class TrainingLoop:
         name = f"training {self.config.backbone.name}"
         progress = bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
         with closing(self.log), progress, self.interruption:
-            if trainer.steps > 0:
+            if trainer.steps > 0 and self.is_scheduled():
                 self.evaluate()  # the process may have been killed before it
-            stopped = False
+            stopped, saved = False, time.monotonic()
             while trainer.steps < settings.steps and not stopped:
                 output = trainer.step(self.stream.sample())
                 for name, value in {"loss": output.loss, **output.metrics, "skipped": output.skipped}.items():
@@ -69,7 +72,9 @@ class TrainingLoop:
                 last = trainer.steps == settings.steps
                 stopped = any_process(self.interruption.requested)
                 logs = last or trainer.steps % settings.log_every == 0
-                saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
+                overdue = 0 < 60 * settings.checkpoint_minutes < time.monotonic() - saved
+                scheduled = self.is_scheduled()
+                saves = scheduled or stopped or (settings.checkpoint_minutes > 0 and any_process(overdue))
                 if logs or saves:
                     self.check_finite()
                 if logs:
@@ -81,15 +86,22 @@ class TrainingLoop:
                     stopped = any_process(declined or self.interruption.requested)
                 if saves or stopped:
                     self.save()
+                    saved = time.monotonic()
+                if scheduled or stopped:  # at the same steps on every machine
                     self.evaluate()
                     stopped = any_process(stopped or self.interruption.requested)
-        if self.interruption.requested:
+        if any_process(self.interruption.requested):
             # In a notebook, this message is all that the user sees.
             resume = typed("decision-rnn", "train", "--output", self.folder, "--resume")
             raise KeyboardInterrupt(
                 f"interrupted at step {trainer.steps}; `{resume}`, in Python resume=True, goes on from there"
             )
         return self.trained(trainer.result.eval())
+
+    def is_scheduled(self) -> bool:
+        """Whether the last step or a multiple of `training.checkpoint_every` has been taken."""
+        settings, steps = self.config.training, self.trainer.steps
+        return steps == settings.steps or steps % settings.checkpoint_every == 0
 
     def check_finite(self) -> None:
         """InputError if steps are skipped one after the other, or if weights are not finite, so that no good checkpoint

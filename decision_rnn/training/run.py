@@ -42,7 +42,7 @@ class Run:
     """
 
     def __init__(self, folder: Path | str, agent: TrainedAgent | None = None, plugins: Sequence[str] = ()) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()  # a notebook may change its working folder
         self._plugins = plugins
         if agent is not None:
             self.agent = agent
@@ -80,8 +80,10 @@ class Run:
         return EnvironmentActor(self.agent, target_return, **options)
 
     def __repr__(self) -> str:
+        inside = self.folder.is_relative_to(Path.cwd())
+        folder = str(self.folder.relative_to(Path.cwd()) if inside else self.folder)
         try:
             config, step = self.config, last_checkpoint(self.folder).name
         except InputError:  # not a run yet, or a plugin is missing
-            return f"Run({str(self.folder)!r})"
-        return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
+            return f"Run({folder!r})"
+        return f"Run({folder!r}, {config.backbone.name} on {config.dataset}, step {step})"

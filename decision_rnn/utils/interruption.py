@@ -1,39 +1,57 @@
-"""Ctrl-C and SIGTERM, held back until a step of training is done, or an episode is written."""
+"""Ctrl-C and the signals of schedulers, held back until a step of training is done, or an episode is written."""
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, TypeVar
 
 Returned = TypeVar("Returned")
+Handler = Callable[[int, FrameType | None], object]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+"""The signals that end work: Ctrl-C, what schedulers send before they kill, and a terminal that is closed."""
+
+
+@contextlib.contextmanager
+def handled(handler: Handler = signal.default_int_handler) -> Iterator[None]:
+    """Within the block, signals that would end the process call a handler, which by default raises KeyboardInterrupt.
+
+    Signals that the process handles or ignores in its own way, such as SIGHUP under nohup, are left alone, and so are
+    all of them outside the main thread, where Python allows no handlers.
+    """
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
+            if (current := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler):
+                before[number] = current
+                signal.signal(number, handler)
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 class Interruption:
-    """A context in which the first Ctrl-C or SIGTERM only sets `requested`.
+    """A context in which the signals that `handled` names only set `requested`.
 
-    A second one raises KeyboardInterrupt, unless it is `patient`: for work that takes a moment and would be lost.
-
-    Signals that the process handles or ignores in its own way, as a background job of a shell ignores Ctrl-C, are left
-    alone, and so are all of them outside the main thread, where Python allows no handlers.
+    A second Ctrl-C raises KeyboardInterrupt, unless it is `patient`: for work that takes a moment and would be lost.
+    Schedulers send the other signals more than once.
     """
 
     def __init__(self, patient: bool = False) -> None:
         self.requested = False
         self._patient = patient
-        self._at_once = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._at_once = self._pressed = False
+        self._handled = handled(self._handle)
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-                    self._before[number] = signal.signal(number, self._handle)
+        self._handled.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._handled.__exit__(None, None, None)
 
     def call(self, function: Callable[[], Returned]) -> Returned | None:
         """The result of a call that may take long and leaves nothing half-done: it is interrupted at once, and the
@@ -48,6 +66,8 @@ class Interruption:
             self._at_once = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._at_once or (self.requested and not self._patient):
+        pressed_again = number == signal.SIGINT and self._pressed
+        self._pressed |= number == signal.SIGINT
+        if self._at_once or (pressed_again and not self._patient):
             raise KeyboardInterrupt
         self.requested = True

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import yaml
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from decision_rnn.utils.errors import InputError, did_you_mean, reading
@@ -56,6 +56,8 @@ TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeV
 """Target returns: a list, or one of them, or text such as `3600,auto`."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Names: a list, or text such as `a,b`."""
+FileName = Annotated[str, AfterValidator(lambda name: str(Path(name).absolute()) if Path(name).exists() else name)]
+"""A file or folder, absolute if it exists, so that it is found from any working folder; or another name."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,9 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # the module may raise anything
-            raise InputError(f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)})") from error
+            elsewhere = ": run in its folder, or add that to PYTHONPATH" * (getattr(error, "name", None) == name)
+            message = f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}){elsewhere}"
+            raise InputError(message) from error
 
 
 def import_callable(name: str, where: str) -> Callable[..., Any]:

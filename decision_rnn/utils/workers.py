@@ -16,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from decision_rnn.utils.errors import EnvironmentFailure
+from decision_rnn.utils.interruption import SIGNALS
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -140,9 +141,10 @@ _worker: dict[str, Any] = {}
 
 
 def _begin_work(prepare: Callable[[], None] | None, packed: bytes, reports: Any) -> None:
-    """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
+    """Set up a worker: leave signals that are sent to a whole job to its parent, and exit when the parent does."""
     _worker.update(prepare=prepare, packed=packed, reports=reports)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
     _exit_after(parent.join)  # otherwise the workers of a killed parent would wait forever

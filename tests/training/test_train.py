@@ -1,5 +1,7 @@
 """`train` and `Run` from Python: forms of data, callbacks, resuming, interruptions, weights of another run, errors."""
 
+import re
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +20,7 @@ from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
 from decision_rnn.cli.main import main
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.playing import play_episodes
+from decision_rnn.runs.folder import checkpoints_of
 from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.trainer import Trainer
 
@@ -222,3 +225,49 @@ def test_invalid_arguments_are_named(options: dict[str, Any], name: str, run: Ru
     with pytest.raises(InputError, match=name):
         train(options.pop("data"), **options)
     assert not (inside / "runs").exists()
+
+
+def test_checkpoints_by_time_change_nothing_else(run: Run, inside: Path) -> None:
+    saved: list[list[str]] = []
+
+    def look(step: int, metrics: dict[str, float], agent: Any) -> bool:
+        saved.append([folder.name for folder in checkpoints_of(Path("timed"))])
+        return step < 15
+
+    training = {"log_every": 5, "checkpoint_every": 10, "checkpoint_minutes": 1e-9}
+    options = {**QUICK, "steps": 20, "evaluation": {"checkpoint_episodes": 1}}
+    train("local/swing", **options, training=training, output="timed", callback=look)
+    assert saved == [["3", "4"], ["8", "9"], ["13", "14"]]
+    shutil.rmtree("timed/checkpoints/15")  # as if it had been killed after the checkpoint before
+    resumed = train(
+        "local/swing", **options, training={**training, "checkpoint_minutes": 0}, output="timed", resume=True
+    )
+    assert [folder.name for folder in checkpoints_of(Path("timed"))] == ["14", "20"]
+    assert weights(resumed) == weights(run)
+    evaluated = [path.name for path in Path("timed/results").iterdir()]
+    assert sorted(int(re.search(r"step-(\d+)", name)[1]) for name in evaluated) == [10, 15, 20]  # type: ignore[index]
+
+
+def test_run_goes_on_from_another_folder(
+    run: Run, inside: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was interrupted before its first checkpoint, and names the agent that it starts from by a relative path."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    shutil.copytree(run.folder, "first")
+    options: dict[str, Any] = {**QUICK, "init_from": "first", "evaluation": {"episodes": 1}}
+    undisturbed = train("local/swing", **options, output="undisturbed")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "step", interrupt)
+        train("local/swing", **options, output="broken")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    resumed = train(resume=True, output=inside / "broken", progress=False)
+    assert weights(resumed) == weights(undisturbed)
+    undisturbed.evaluate(progress=False)
+    assert main(["evaluate", str(inside / "broken")]) == 0
+    assert list(inside.glob("undisturbed/results/*.json"))
+    assert list(inside.glob("broken/results/*.json"))
+    assert not list(elsewhere.iterdir())
