@@ -34,7 +34,7 @@ def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarra
     start = 0
     while start < lengths[0]:  # timesteps that equally many episodes reach, a block at a time
         count = np.searchsorted(-lengths, -start, side="left")  # episodes longer than start
-        block = slice(start, min(lengths[count - 1], start + max(1, BLOCK // count)))
+        block = slice(start, min(int(lengths[count - 1]), start + max(1, BLOCK // int(count))))
         values = to_go[starts[:count] + np.arange(block.start, block.stop)[:, None]]
         acting[block], training[block] = weighted_quantiles(values, weights[:count], quantile, (1 + quantile) / 2)
         plain[block], *_ = weighted_quantiles(values, np.ones(count), 1 - 0.3 * (1 - quantile))
