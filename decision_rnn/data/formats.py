@@ -17,7 +17,19 @@ import h5py
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from decision_rnn.data.logs import FLAGS, LEAVE_OUT, LISTED, NAMES, Log, LogOptions, Remarks, cut, find_names, natural
+from decision_rnn.data.logs import (
+    FLAGS,
+    LEAVE_OUT,
+    LISTED,
+    NAMES,
+    Log,
+    LogOptions,
+    Remarks,
+    cut,
+    find_names,
+    natural,
+    splitting,
+)
 from decision_rnn.data.table import TABLES, lerobot_files, read_table
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import IMAGE_SIDE
@@ -122,13 +134,11 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remark
             "with write_store."
         )
     splits = {key.removeprefix("mask/"): np.ravel(arrays[key]) for key in arrays if key.startswith("mask/")}
-    members = {split: set(values.astype("U").tolist()) for split, values in splits.items()}
-    if options.split is None:
-        remarks.name("splits", (f"{split} ({len(demos)})" for split, demos in members.items()))
-    elif options.split in members:
-        blocks = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members[options.split]}
-    else:
-        raise InputError(f"{label} has no split {options.split!r:.100}: it has {', '.join(members) or 'none'}.")
+    members = splitting(
+        label, {split: set(keys.astype("U").tolist()) for split, keys in splits.items()}, options, remarks
+    )
+    if members is not None:
+        blocks = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}
     numbered = np.any(arrays.get("discrete_action", False))  # what d3rlpy 1 calls actions that number choices
     space = Discrete(int(np.max(blocks[""][reader.keys["actions"][0]])) + 1) if numbered and "" in blocks else None
     return Log(reader.episodes(blocks), {}, (reader.space, space))

@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -162,6 +162,19 @@ def find_names(label: str, role: str, names: Sequence[str], options: LogOptions)
             raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(names[:LISTED])}.")
         matches |= dict.fromkeys(matching)
     return list(matches)
+
+
+def splitting(
+    label: str, splits: Mapping[str, Collection[Any]], options: LogOptions, remarks: Remarks
+) -> Collection[Any] | None:
+    """The episodes of the split that the options name; None for all."""
+    if options.split is None:
+        if len(splits) > 1:
+            remarks.name("splits", (f"{split} ({len(members)})" for split, members in splits.items()))
+        return None
+    if options.split not in splits:
+        raise InputError(f"{label} has no split {options.split!r:.100}: it has {', '.join(splits) or 'none'}.")
+    return splits[options.split]
 
 
 def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Episode]:
