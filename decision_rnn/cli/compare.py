@@ -1,6 +1,8 @@
 """`decision-rnn compare`: variants over datasets and seeds, and their tables."""
 
+import contextlib
 import shlex
+import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
@@ -24,10 +26,12 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> int:
     """Train what is missing and print the tables; returns 1 if runs failed."""
-    plan = make_command_plan(command)
     if command.print_commands:
-        print("\n".join(list_commands(plan)))
+        with contextlib.redirect_stdout(sys.stderr):  # what is told of the data is no command
+            commands = list_commands(make_command_plan(command))
+        print("\n".join(commands))
         return 0
+    plan = make_command_plan(command)
     comparison = run_plan(plan, f"{PROGRAM} {shlex.join(command.words)}")
     print(comparison)
     print(f"written to {plan.output}: comparison.json, comparison.md and scores.svg")
