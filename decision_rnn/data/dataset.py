@@ -239,7 +239,9 @@ def import_log(
     if not logs:
         raise InputError(f"there are no logs for {name}: expected at least one.")
     named = {"reward": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
-    options = LogOptions(convert(observations, Names), convert(actions, Names), **named, split=split, missing=missing)
+    names = {role: [column] for role, column in named.items() if column is not None}
+    several = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
+    options = LogOptions(names | {role: columns for role, columns in several.items() if columns}, split, missing)
     notes, remarks = list[str](), Remarks()
     if not append:
         check_new(name)

@@ -17,19 +17,7 @@ import h5py
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from decision_rnn.data.logs import (
-    FLAGS,
-    LEAVE_OUT,
-    LISTED,
-    NAMES,
-    Log,
-    LogOptions,
-    Remarks,
-    cut,
-    find_names,
-    natural,
-    splitting,
-)
+from decision_rnn.data.logs import FLAGS, LISTED, NAMES, Log, LogOptions, Remarks, cut, label_log, natural
 from decision_rnn.data.table import TABLES, lerobot_files, read_table
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import IMAGE_SIDE
@@ -79,11 +67,9 @@ def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
     """
     if not _is_of_arrays(logs[0], options):
         return read_table(logs, options, remarks)
-    if options.time is not None:
-        raise InputError(f"the steps of arrays are in order: leave out --time {options.time}.")
-    label = " and ".join(
-        "the log of arrays" if isinstance(log, Mapping) else str(Path(log).expanduser()) for log in logs
-    )
+    if "time" in options.names:
+        raise InputError(f"the steps of arrays are in order: leave out --time {options.names['time'][0]}.")
+    label = " and ".join(map(label_log, logs))
     opened, environments = zip(*map(_open_arrays, logs), strict=True)
     arrays = opened[0]
     if len(logs) > 1:
@@ -121,23 +107,19 @@ def as_episode(item: Any) -> Any:
 
 def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remarks, whole: bool = False) -> Log:
     """The episodes of arrays in a known layout; of a single one if `whole`. Errors as from `open_log`."""
-    names = options.actions or NAMES["actions"]
+    names = options.names.get("actions", NAMES["actions"])
     pattern = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names)
     blocks = _blocks(arrays, pattern)
     reader = _Reader(label, blocks, options, remarks, whole or "" not in blocks)
     if not (reader.keys["observations"] and reader.keys["actions"]):
         raise InputError(
             f"{label} has an unknown layout: {_shapes(arrays)}. Needed are observations (T, O), not images, actions "
-            "(T, A), any rewards (T,), and what ends episodes, such as terminals and timeouts, dones (T,) or "
-            "episode_ends: of all steps end to end, or for every episode in a group or with a number, actions_0. Name "
-            "others with --observations, --actions, --reward, --terminated, --truncated, --episode; or write Episodes "
-            "with write_store."
+            "(T, A), and flags (T,) or the ends of episodes, unless each is a group or has a number. Name the arrays "
+            "with --observations, --actions, --reward, --terminated, --truncated, --episode."
         )
-    splits = {key.removeprefix("mask/"): np.ravel(arrays[key]) for key in arrays if key.startswith("mask/")}
-    members = splitting(
-        label, {split: set(keys.astype("U").tolist()) for split, keys in splits.items()}, options, remarks
-    )
-    if members is not None:
+    masks = {key: set(np.ravel(arrays[key]).astype("U").tolist()) for key in arrays if key.startswith("mask/")}
+    splits = {key.removeprefix("mask/"): members for key, members in masks.items()}
+    if (members := options.members(label, splits, remarks)) is not None:
         blocks = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}
     numbered = np.any(arrays.get("discrete_action", False))  # what d3rlpy 1 calls actions that number choices
     space = Discrete(int(np.max(blocks[""][reader.keys["actions"][0]])) + 1) if numbered and "" in blocks else None
@@ -160,7 +142,7 @@ class _Reader:
         for key, values in chain.from_iterable(block.items() for block in blocks.values()):
             if key not in samples or np.size(values) > np.size(samples[key]):
                 samples[key] = values
-        self.keys = {role: find_names(label, role, list(samples), options) for role in NAMES}
+        self.keys = {role: options.find(label, role, list(samples)) for role in NAMES}
         observed = sorted(self.keys["observations"], key=lambda key: key.split("/"))
         remarks.name("images", [key for key in observed if not _is_vector(samples[key])])
         observed = self.keys["observations"] = [key for key in observed if _is_vector(samples[key])]
@@ -172,7 +154,6 @@ class _Reader:
         shapes = {tuple((part or key).split("/")): widths[key] or (1,) for key, part in parts.items()}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
-        self.sizes: list[int] = []
         if not any(self.keys[flag] for flag in ("terminated", "truncated", "success")):
             remarks.name("done", self.keys["done"])
 
@@ -180,8 +161,8 @@ class _Reader:
         """The episodes of blocks, in their order: one of a block that is whole or has a last observation more."""
         for name, block in blocks.items():
             where = ", ".join(filter(None, (self.label, name)))
-            allowed = self.options.missing if self.whole else "error"
-            with self.remarks.leaving_out(name, allowed, LEAVE_OUT * self.whole):
+            tolerant = self.remarks.leaving_out(name, self.options.missing) if self.whole else contextlib.nullcontext()
+            with tolerant:
                 with reading(where, "episodes", "Name its arrays, or read them in Python and pass them to import_log."):
                     arrays = self._read(where, block)
                 yield from cut(arrays, self.remarks.counts)
@@ -204,27 +185,24 @@ class _Reader:
 
     def _bounds(self, where: str, block: Arrays, steps: int) -> np.ndarray | None:
         """(steps,) bool, the last steps of episodes as ids, starts, ends or lengths say them; None without these."""
-        kinds = ("episode",) if self.options.episode else ("starts", "ends", "lengths", "episode")
+        kinds = ("episode",) if "episode" in self.options.names else ("starts", "ends", "lengths", "episode")
         kind = next((kind for kind in kinds if self.keys[kind]), None)
         if kind is None:
             return None
-        if kind == "starts":
-            return np.append(self._flags(where, block, "starts", steps)[1:], True)
         key = self.keys[kind][0]
-        values = np.ravel(block[key])
+        ids = values = np.ravel(block[key])
+        if kind == "starts":
+            ids = np.cumsum(self._flags(where, block, kind, steps))
+        elif kind in ("ends", "lengths"):
+            ids = np.repeat(np.arange(len(values)), values if kind == "lengths" else np.diff(values, prepend=0))
+        elif len(values) == 1:  # a number of the log
+            return None
+        last = np.append(ids[1:] != ids[:-1], True)
+        if len(ids) != steps or len(np.unique(ids)) != last.sum():
+            raise InputError(f"{where}: {key} does not cut the {steps} steps into episodes, each with steps in a row.")
         if kind == "episode":
-            if len(values) == 1:  # a number of the log
-                return None
-            last = np.append(values[1:] != values[:-1], True)
-            if len(last) == steps and len(np.unique(values)) == last.sum():
-                self.remarks.identify(self.label, dict.fromkeys(values[last].tolist()))
-                return last
-        ends = np.cumsum(values) if kind == "lengths" else values
-        if kind == "episode" or ends[-1:] != steps or (np.diff(ends, prepend=0) <= 0).any():
-            raise InputError(
-                f"{where}: {key} does not cut the {steps} steps into episodes, each with its steps in a row."
-            )
-        return np.isin(np.arange(steps) + 1, ends)
+            self.remarks.identify(self.label, dict.fromkeys(ids[last].tolist()))
+        return last
 
     def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
         """The arrays of a block, as `cut` takes them."""
@@ -237,19 +215,17 @@ class _Reader:
         whole = self.whole or len(arrays["observations"]) == steps + 1
         if len(arrays["observations"]) == steps + 1:
             arrays["following"], arrays["observations"] = arrays["observations"][1:], arrays["observations"][:-1]
-        sizes = [arrays[key].shape[1] for key in ("observations", "actions", "following") if key in arrays]
-        expected = self.sizes or sizes[:2]
-        fits = steps and sizes in (expected, [*expected, expected[0]])
-        if not fits or any(len(each) != steps or each.dtype.kind not in "fiub" for each in arrays.values()):
-            raise InputError(
-                f"{where} has {_shapes(arrays)}: expected numbers of equally many steps, at least one, {expected[0]} "
-                f"observations and {expected[1]} actions."
-            )
-        self.sizes = expected
+        if not steps or any(len(each) != steps for each in arrays.values()):
+            raise InputError(f"{where} has {_shapes(arrays)}: expected equally many steps, at least one.")
         arrays |= {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
         bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
         used = set(chain.from_iterable(self.keys.values()))
-        self.remarks.pass_over({key: values for key, values in block.items() if key not in used}, steps)
+        columns = [key for key, values in block.items() if np.shape(values) in ((steps,), (steps, 1))]
+        numbers = {
+            key: np.asarray(block[key]) for key in columns if key not in used and block[key].dtype.kind in "fiub"
+        }
+        flags = [key for key, each in numbers.items() if np.isin(each, (0, 1)).all() and 0 < each.sum() < steps]
+        self.remarks.name("flags", flags)
         return arrays if bounds is None else arrays | {"bounds": bounds}
 
 
@@ -269,19 +245,21 @@ def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space
     return Tuple(spaces.values()) if all(map(str.isdigit, spaces)) else Dict(spaces)
 
 
-def _flattened(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-    """Nested dictionaries of arrays as one, with keys such as `obs/position`."""
-    flat: dict[str, np.ndarray] = {}
+def _flattened(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries or groups of arrays as one, with keys such as `obs/position`."""
+    flat: dict[str, Any] = {}
     for key, values in arrays.items():
-        nested = isinstance(values, Mapping)
-        flat |= _flattened(values, f"{prefix}{key}/") if nested else {f"{prefix}{key}": np.asarray(values)}
+        if isinstance(values, Mapping) and len(values):
+            flat |= _flattened(values, f"{prefix}{key}/")
+        else:  # an empty group may be an episode that is missing
+            flat[f"{prefix}{key}"] = values if isinstance(values, h5py.Dataset) else np.asarray(values)
     return flat
 
 
 def _is_of_arrays(log: Any, options: LogOptions) -> bool:
     """Whether a log is read as arrays: such a file, or a dictionary of them, not one of columns that are named."""
     if isinstance(log, Mapping):
-        named = options.observations and options.actions
+        named = {"observations", "actions"} <= options.names.keys()
         return not named or any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values())
     if not isinstance(log, str | Path):
         return False
@@ -293,28 +271,20 @@ def _open_arrays(log: Any) -> tuple[Arrays, str | None]:
     """The arrays of a file or a dictionary, and the Gymnasium id that the file names, if any."""
     if isinstance(log, Mapping):
         return _flattened(log), None
-    path = Path(log).expanduser()
-    arrays: dict[str, Any] = {}
+    path, arrays = Path(log).expanduser(), dict[str, Any]()
     with reading(path, "npz" if ".npz" in path.suffixes else "HDF5"):
         source = io.BytesIO(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path
         if ".npz" in path.suffixes:
             with np.load(source, allow_pickle=False) as content:
                 for key in content.files:
-                    arrays[key] = np.empty((), object)
                     with contextlib.suppress(ValueError):  # a pickle, which is not read
                         arrays[key] = content[key]
             return arrays, None
         file = h5py.File(source, "r")  # closed with the last of its datasets
-
-        def collect(key: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset) or not len(item):  # an empty group may be an episode that is missing
-                arrays[key] = item if isinstance(item, h5py.Dataset) else np.empty((), object)
-
-        file.visititems(collect)
         environment_id = file.attrs.get("environment_id")
-        return arrays, environment_id if isinstance(environment_id, str) else None
+        return _flattened(file), environment_id if isinstance(environment_id, str) else None
 
 
 def _shapes(arrays: Arrays) -> str:
     listed = [f"{key} {np.shape(values)} {values.dtype}" for key, values in arrays.items()]
-    return ", ".join(listed[:LISTED] + [f"{len(listed) - LISTED} more"] * (len(listed) > LISTED)) or "no arrays"
+    return ", ".join(listed[:LISTED]) or "no arrays"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,23 +45,46 @@ SHOWN = 5
 class LogOptions:
     """The columns or arrays of a log by what they hold, and how it is read.
 
-    Observations and actions are names and patterns such as `obs_*`. Without `reward` all rewards are 0. Without
-    `episode` a log is one episode, unless flags end episodes in it. Without `time` the rows are in order. Without
-    `truncated`, episodes that did not terminate were truncated. `done` is true where either ends an episode; with
-    `success`, such an end is a termination where that is true.
+    `names` are by role, those of `NAMES`, and may be patterns such as `obs_*`. Without `reward` all rewards are 0.
+    Without `episode` a log is one episode, unless flags end episodes in it. Without `time` the rows are in order.
+    Without `truncated`, episodes that did not terminate were truncated. `done` is true where either ends an episode;
+    with `success`, such an end is a termination where that is true.
     """
 
-    observations: Sequence[str] = ()
-    actions: Sequence[str] = ()
-    reward: str | None = None
-    episode: str | None = None
-    time: str | None = None
-    terminated: str | None = None
-    truncated: str | None = None
-    done: str | None = None
-    success: str | None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     split: str | None = None
     missing: Missing = "error"
+
+    def find(self, label: str, role: str, known: Sequence[str]) -> list[str]:
+        """The columns or arrays of a role among those that are known: the named ones, or the first of usual names.
+
+        Raises:
+            InputError: If one that is named is not there.
+        """
+        if role not in self.names:
+            usual = (rf"{re.escape(name)}([/.].*)?" for name in NAMES[role])
+            groups = ([name for name in known if re.fullmatch(pattern, name)] for pattern in usual)
+            return next(filter(None, groups), [])
+        current = [name for name in known if name.partition("/")[0] not in NAMES["next_observations"]]
+        matches = dict[str, None]()
+        for pattern in self.names[role]:
+            ways = (pattern, f"*/{pattern}", f"{pattern}/*")
+            matching = [name for name in current if any(fnmatchcase(name, way) for way in ways)]
+            if not matching:
+                near = did_you_mean(pattern, known)
+                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(known[:LISTED])}.")
+            matches |= dict.fromkeys(matching)
+        return list(matches)
+
+    def members(self, label: str, splits: Mapping[str, Collection[Any]], remarks: "Remarks") -> Collection[Any] | None:
+        """The episodes of the split to read; None for all."""
+        if self.split is None:
+            if len(splits) > 1:
+                remarks.name("splits", (f"{split} ({len(members)})" for split, members in splits.items()))
+            return None
+        if self.split not in splits:
+            raise InputError(f"{label} has no split {self.split!r:.100}: it has {', '.join(splits) or 'none'}.")
+        return splits[self.split]
 
 
 @dataclass
@@ -104,14 +128,6 @@ class Remarks:
                 self.name("shared", [f"the episode {episode} is in {earlier} and {log}{goes_on}"])
             self.ids[episode] = log, span
 
-    def pass_over(self, names: Mapping[str, Any], steps: int) -> None:
-        """Note the arrays that are not read, but look like flags of this many steps: some 0, some 1."""
-        for key, values in names.items():
-            if np.shape(values) in ((steps,), (steps, 1)) and values.dtype.kind in "fiub" and steps > 1:
-                array = np.asarray(values)
-                if (array == 1).any() and (array == 0).any() and ((array == 0) | (array == 1)).all():
-                    self.name("flags", [key])
-
     def sentences(self) -> Iterator[str]:
         """Sentences on how logs became episodes, for readers of scores."""
         counts, names = self.counts, {kind: _listed(list(each)) for kind, each in self.names.items() if each}
@@ -121,7 +137,6 @@ class Remarks:
             "repeated": f"the log has no observation after the last action of {{:,}} of {episodes}: the last "
             "observation is repeated",
             "joined": f"the rows of {{:,}} of {episodes} were not side by side in the log",
-            "continued": f"{{:,}} of {episodes} go on in the next log: the parts are joined (--join)",
             "unrewarded": "the log has no rewards: all are 0",
             "untimed": "it has no timeouts: episodes end only at its terminals",
             "partial": f"{{}} of {episodes} ({steps}) end without a flag: they are neither terminated nor truncated "
@@ -139,42 +154,6 @@ class Remarks:
         for kind, sentence in sentences.items():
             if value := counts[kind] or names.get(kind):
                 yield sentence.format(value)
-
-
-def find_names(label: str, role: str, names: Sequence[str], options: LogOptions) -> list[str]:
-    """The columns or arrays among `names` that the options name for a role, or the first of the usual ones.
-
-    Raises:
-        InputError: If there is none of those that the options name.
-    """
-    named = getattr(options, role, None)
-    if not named:
-        usual = (rf"{re.escape(name)}([/.].*)?" for name in NAMES[role])
-        groups = ([name for name in names if re.fullmatch(pattern, name)] for pattern in usual)
-        return next(filter(None, groups), [])
-    known = [name for name in names if name.partition("/")[0] not in NAMES["next_observations"]]
-    matches = dict[str, None]()
-    for pattern in [named] if isinstance(named, str) else named:
-        ways = (pattern, f"*/{pattern}", f"{pattern}/*")
-        matching = [name for name in known if any(fnmatchcase(name, way) for way in ways)]
-        if not matching:
-            near = did_you_mean(pattern, names)
-            raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(names[:LISTED])}.")
-        matches |= dict.fromkeys(matching)
-    return list(matches)
-
-
-def splitting(
-    label: str, splits: Mapping[str, Collection[Any]], options: LogOptions, remarks: Remarks
-) -> Collection[Any] | None:
-    """The episodes of the split that the options name; None for all."""
-    if options.split is None:
-        if len(splits) > 1:
-            remarks.name("splits", (f"{split} ({len(members)})" for split, members in splits.items()))
-        return None
-    if options.split not in splits:
-        raise InputError(f"{label} has no split {options.split!r:.100}: it has {', '.join(splits) or 'none'}.")
-    return splits[options.split]
 
 
 def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Episode]:
@@ -223,6 +202,11 @@ def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Epis
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+def label_log(log: Any) -> str:
+    """What a log is called in messages."""
+    return str(Path(log).expanduser()) if isinstance(log, str | Path) else f"the log, of type {type(log).__name__},"
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.logs import FLAGS, NAMES, Log, LogOptions, Remarks, cut, find_names, natural, splitting
+from decision_rnn.data.logs import FLAGS, NAMES, Log, LogOptions, Remarks, cut, label_log, natural
 from decision_rnn.environments.episode import Episode, is_finite
 from decision_rnn.utils.errors import InputError, importing, reading
 
@@ -114,7 +114,7 @@ class _Table:
     """
 
     def __init__(self, logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> None:
-        self.label = " and ".join(map(_label, logs))
+        self.label = " and ".join(map(label_log, logs))
         with importing(self.label, "logs"):
             import pandas
 
@@ -127,9 +127,9 @@ class _Table:
         names = list(self.frame.columns)
         if not len(self.frame):
             raise InputError(f"{self.label} has no rows: its columns are {names}.")
-        usual = not (options.observations and options.actions) or LEROBOT.issubset(names)
-        roles = {role for role in NAMES if usual or getattr(options, role, None)}
-        self.keys = {role: find_names(self.label, role, names, options) if role in roles else [] for role in NAMES}
+        usual = not {"observations", "actions"} <= options.names.keys() or LEROBOT.issubset(names)
+        roles = NAMES if usual else options.names
+        self.keys = {role: options.find(self.label, role, names) if role in roles else [] for role in NAMES}
         if not (self.keys["observations"] and self.keys["actions"]):
             raise InputError(
                 f"{self.label} has the columns {names}. Name those of the observations and of the actions, as "
@@ -139,11 +139,11 @@ class _Table:
 
     def _frame(self, log: Any, options: LogOptions) -> Any:
         """One of the logs; of a folder of LeRobot's, the columns that hold numbers."""
-        with reading(_label(log), "a table", REMEDY):
+        with reading(label_log(log), "a table", REMEDY):
             if isinstance(log, str | Path) and (files := lerobot_files(path := Path(log).expanduser())):
                 frame = self._lerobot(path, files, options)
             else:
-                splitting(_label(log), {}, options, self.remarks)
+                options.members(label_log(log), {}, self.remarks)
                 frame = self._read(path) if isinstance(log, str | Path) else log
                 frame = frame.to_pandas() if hasattr(frame, "to_pandas") else self.pandas.DataFrame(frame)
         return frame.rename(columns=lambda name: str(name).strip())
@@ -171,7 +171,7 @@ class _Table:
         self.remarks.name("images", sorted(videos | {name for name in columns if not columns[name]}))
         frame = self.pandas.concat(frames, ignore_index=True)
         splits = {name: range(*map(int, text.split(":"))) for name, text in info.get("splits", {}).items()}
-        members = splitting(str(folder), splits, options, self.remarks)
+        members = options.members(str(folder), splits, self.remarks)
         return frame if members is None else frame[frame["episode_index"].isin(members)]
 
     def _remark(self) -> None:
@@ -243,23 +243,17 @@ class _Table:
     def check_order(self, rows: np.ndarray) -> None:
         """Raise InputError unless times order the rows of an episode, and all of one log before those of the next."""
         times, files = self.times[rows], self.files[rows]
-        unordered, logs = (np.diff(times, append=-2) == 0) | (times < 0), len(np.unique(files))
-        if unordered.any() or (np.diff(files) != 0).sum() >= logs:
+        unordered = (np.diff(times, append=-2) == 0) | (times < 0)
+        if unordered.any() or (np.diff(files) != 0).sum() >= len(np.unique(files)):
             self.refuse_order(rows[unordered.argmax()])
-        self.remarks.counts["continued"] += logs > 1
 
     def refuse_order(self, row: int) -> None:
-        join = " or leave out --join: one log is not over when the next begins" * bool(self.files[-1] > 0)
         raise InputError(
             f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row {row}. Name the "
-            f"column of what tells episodes apart{join}."
+            "column of what tells episodes apart, or leave out --join."
         )
 
 
 def _truth(column: Any) -> Any:
     """True, False or NaN for each value of a column."""
     return column.astype(str).str.strip("[] ").str.lower().fillna("nan").map(TRUTH)
-
-
-def _label(log: Any) -> str:
-    return str(Path(log).expanduser()) if isinstance(log, str | Path) else f"the log, of type {type(log).__name__},"
