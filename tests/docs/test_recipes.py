@@ -59,9 +59,10 @@ def test_encoded_images_are_recorded_and_learnt_from(
 
 
 def test_printed_commands_are_all_that_is_printed(inline_cli: Command) -> None:
-    done = inline_cli("compare", "hopper-medium", "--backbones", "mingru", "--seeds", "2", "--print_commands")
+    words = "compare hopper-medium --backbones mingru,lru --controls none --seeds 2 --print_commands"
+    done = inline_cli(*words.split())
     lines = [shlex.split(line)[:2] for line in done.stdout.splitlines()]
-    assert lines == [["decision-rnn", "train"]] * 4  # mingru and bc
+    assert lines == [["decision-rnn", "train"]] * 4
 
 
 @pytest.mark.slow
