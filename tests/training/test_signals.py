@@ -14,8 +14,10 @@ from process_tree import alive, children, wait_until
 from small_comparison import pendulum_episodes
 
 from decision_rnn import write_store
+from decision_rnn.cli.main import main
 from decision_rnn.runs.folder import checkpoints_of, read_metrics
 from decision_rnn.utils.interruption import SIGNALS
+from decision_rnn.utils.workers import Report, parallel_map
 
 TRAIN = ("-m", "decision_rnn", "train", "local/mine", "--output", "run", "--backbone.width", "16")
 LONG = ("--training.steps", "100000", "--training.log_every", "1", "--evaluation.episodes", "0")
@@ -119,3 +121,21 @@ def test_signal_ends_processes_of_torchrun_with_a_checkpoint(start: Start, recei
     assert errors.count("--resume") == 2, errors
     assert not any(map(alive, ranks))
     assert_saved(Path("run"))
+
+
+def test_signal_in_any_command_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in SIGNALS:
+        before = signal.getsignal(number)
+        monkeypatch.setattr("decision_rnn.cli.parser.run_command", lambda *_, n=number: signal.raise_signal(n))
+        assert main(["data", "list"]) == 130
+        assert signal.getsignal(number) == before
+
+
+def signalled(task: int, report: Report) -> int:
+    for number in set(SIGNALS) - {signal.SIGTERM}:
+        os.kill(os.getpid(), number)
+    return task
+
+
+def test_workers_leave_signals_of_a_job_to_their_parent() -> None:
+    assert list(parallel_map(signalled, [0, 1], 2, "are signalled")) == [0, 1]
