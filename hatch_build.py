@@ -10,5 +10,5 @@ class PythonVersion(MetadataHookInterface):
     """Run before the dependencies are read."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        if sys.version_info < (3, 11):
+        if sys.version_info < (3, 11):  # noqa: UP036 - it runs before pip checks the version
             sys.exit(f"decision_rnn needs Python 3.11 or later. This is {sys.version.split()[0]}.")
