@@ -238,7 +238,7 @@ def import_log(
     logs = list(chain.from_iterable(map(expand_folder, log if isinstance(log, list | tuple) else [log])))
     if not logs:
         raise InputError(f"there are no logs for {name}: expected at least one.")
-    named = {"reward": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
+    named = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
     names = {role: [column] for role, column in named.items() if column is not None}
     several = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
     options = LogOptions(names | {role: columns for role, columns in several.items() if columns}, split, missing)

@@ -147,10 +147,10 @@ class _Reader:
         remarks.name("images", [key for key in observed if not _is_vector(samples[key])])
         observed = self.keys["observations"] = [key for key in observed if _is_vector(samples[key])]
         parts = {key: key.partition("/")[2] for key in observed}
-        following = [[f"{name}/{part}".strip("/") for part in parts.values()] for name in NAMES["next_observations"]]
+        following = [[f"{name}/{part}".strip("/") for part in parts.values()] for name in NAMES["following"]]
         widths = {key: values.shape[1:] for key, values in samples.items()}
         same = (keys for keys in following if [widths.get(key) for key in keys] == [widths[key] for key in parts])
-        self.keys["next_observations"] = next(same, [])
+        self.keys["following"] = next(same, [])
         shapes = {tuple((part or key).split("/")): widths[key] or (1,) for key, part in parts.items()}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
@@ -162,10 +162,8 @@ class _Reader:
         for name, block in blocks.items():
             where = ", ".join(filter(None, (self.label, name)))
             tolerant = self.remarks.leaving_out(name, self.options.missing) if self.whole else contextlib.nullcontext()
-            with tolerant:
-                with reading(where, "episodes", "Name its arrays, or read them in Python and pass them to import_log."):
-                    arrays = self._read(where, block)
-                yield from cut(arrays, self.remarks.counts)
+            with tolerant, reading(where, "episodes", "Name its arrays, or pass them to import_log in Python."):
+                yield from cut(self._read(where, block), self.remarks.counts)
 
     def _matrix(self, block: Arrays, role: str) -> np.ndarray:
         """The arrays of a role side by side, (rows, entries)."""
@@ -206,9 +204,8 @@ class _Reader:
 
     def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
         """The arrays of a block, as `cut` takes them."""
-        roles = {"observations": "observations", "actions": "actions", "rewards": "reward"}
-        roles |= {"following": "next_observations"}
-        arrays = {name: self._matrix(block, role) for name, role in roles.items() if self.keys[role]}
+        roles = ("observations", "following", "actions", "rewards")
+        arrays = {role: self._matrix(block, role) for role in roles if self.keys[role]}
         steps = len(arrays["actions"])
         if "rewards" in arrays:
             arrays["rewards"] = np.ravel(arrays["rewards"])
@@ -220,18 +217,19 @@ class _Reader:
         arrays |= {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
         bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
         used = set(chain.from_iterable(self.keys.values()))
-        columns = [key for key, values in block.items() if np.shape(values) in ((steps,), (steps, 1))]
-        numbers = {
-            key: np.asarray(block[key]) for key in columns if key not in used and block[key].dtype.kind in "fiub"
-        }
-        flags = [key for key, each in numbers.items() if np.isin(each, (0, 1)).all() and 0 < each.sum() < steps]
-        self.remarks.name("flags", flags)
+        self.remarks.name("flags", [key for key in block if key not in used and _is_flag(block[key], steps)])
         return arrays if bounds is None else arrays | {"bounds": bounds}
 
 
 def _is_vector(array: Any) -> bool:
     """Whether rows of an array are numbers and no images."""
     return array.ndim > 0 and array.dtype.kind in "fiub" and not sorted(array.shape[1:])[-2:-1] >= [IMAGE_SIDE]
+
+
+def _is_flag(array: Any, steps: int) -> bool:
+    """Whether an array that is not read looks like a flag of every step: some 0, some 1."""
+    numeric = np.shape(array) in ((steps,), (steps, 1)) and array.dtype.kind in "fiub"
+    return numeric and bool(np.isin(array, (0, 1)).all()) and 0 < np.sum(array) < steps
 
 
 def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space[Any]:

@@ -19,9 +19,9 @@ from decision_rnn.utils.messages import counted
 
 NAMES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
-    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
+    "following": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
     "actions": ("actions", "action", "acts"),
-    "reward": ("rewards", "reward", "rews", "next.reward"),
+    "rewards": ("rewards", "reward", "rews", "next.reward"),
     "terminated": ("terminals", "terminated", "terminations", "terminal", "is_terminal"),
     "truncated": ("timeouts", "truncated", "truncations", "timeout"),
     "done": ("episode_terminals", "dones", "done", "next.done", "is_last"),
@@ -45,7 +45,7 @@ SHOWN = 5
 class LogOptions:
     """The columns or arrays of a log by what they hold, and how it is read.
 
-    `names` are by role, those of `NAMES`, and may be patterns such as `obs_*`. Without `reward` all rewards are 0.
+    `names` are by role, as in `NAMES`, and may be patterns such as `obs_*`. Without `rewards` all rewards are 0.
     Without `episode` a log is one episode, unless flags end episodes in it. Without `time` the rows are in order.
     Without `truncated`, episodes that did not terminate were truncated. `done` is true where either ends an episode;
     with `success`, such an end is a termination where that is true.
@@ -65,7 +65,7 @@ class LogOptions:
             usual = (rf"{re.escape(name)}([/.].*)?" for name in NAMES[role])
             groups = ([name for name in known if re.fullmatch(pattern, name)] for pattern in usual)
             return next(filter(None, groups), [])
-        current = [name for name in known if name.partition("/")[0] not in NAMES["next_observations"]]
+        current = [name for name in known if name.partition("/")[0] not in NAMES["following"]]
         matches = dict[str, None]()
         for pattern in self.names[role]:
             ways = (pattern, f"*/{pattern}", f"{pattern}/*")

@@ -47,21 +47,19 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
     columns: dict[str, np.ndarray] = {}
     columns["observations"], observed = table.matrix("observations")
     columns["actions"], acted = table.matrix("actions")
-    if table.keys["reward"]:
-        columns["rewards"] = table.numbers(table.keys["reward"][0])[:, 0]
+    entries = {"observations": observed, "actions": acted, "rewards": table.keys["rewards"]}
+    for reward in table.keys["rewards"][:1]:
+        columns["rewards"] = table.numbers(reward)[:, 0]
     columns |= {flag: table.flags(table.keys[flag][0]) for flag in FLAGS if table.keys[flag]}
-    entries = {"observations": observed, "actions": acted, "rewards": table.keys["reward"]}
 
     def arrays(rows: np.ndarray) -> dict[str, np.ndarray]:
         """The steps of an episode, as `cut` takes them."""
         table.check_order(rows)
         remarks.counts["joined"] += bool((np.diff(np.sort(rows)) > 1).any())
         steps = {key: values[rows] for key, values in columns.items()}
-        unrewarded = not np.nan_to_num(steps["rewards"][-1]) if "rewards" in steps else True
-        unacted = len(rows) > 1 and np.isnan(steps["actions"][-1]).all()
-        if (
-            unacted and unrewarded and is_finite(steps["observations"][-1]).all()
-        ):  # the last row follows the last action
+        last = {key: values[-1] for key, values in steps.items()}
+        idle = np.isnan(last["actions"]).all() and np.nan_to_num(last.get("rewards", 0)) == 0
+        if len(rows) > 1 and idle and is_finite(last["observations"]).all():  # it is what follows the last action
             following = steps["observations"][1:]
             for flag in steps.keys() & FLAGS:
                 steps[flag][-2] |= steps[flag][-1]
@@ -183,7 +181,7 @@ class _Table:
             self.remarks.identify(self.label, dict(zip(spans.index, spans.itertuples(index=False), strict=True)))
         if not any(keys[flag] for flag in FLAGS if flag != "done"):
             self.remarks.name("done", keys["done"])
-        roles = ("observations", "actions", "reward", "episode", "time", *FLAGS)
+        roles = ("observations", "actions", "rewards", "episode", "time", *FLAGS)
         used = set(chain.from_iterable(keys[role] for role in roles))
         for name in filter(lambda name: name not in used, frame.columns):
             with contextlib.suppress(TypeError):  # lists, which are no flags
