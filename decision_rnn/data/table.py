@@ -248,7 +248,7 @@ class _Table:
     def refuse_order(self, row: int) -> None:
         raise InputError(
             f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row {row}. Name the "
-            "column of what tells episodes apart, or leave out --join."
+            f"column of what tells episodes apart{', or leave out --join' * bool(self.files[-1])}."
         )
 
 
