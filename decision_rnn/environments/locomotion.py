@@ -116,7 +116,7 @@ class Bodies(Group):
 
     def _rewards(
         self, before: np.ndarray, position: np.ndarray, velocity: np.ndarray, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, "Infos"]:
+    ) -> tuple[np.ndarray, np.ndarray, Infos]:
         """Rewards, whether episodes are terminated, and infos; in the order and types of Gymnasium's own sums."""
         settings = self.settings
         speed = (position[:, 0] - before) / settings.dt
