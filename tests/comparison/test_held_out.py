@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -36,8 +37,10 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The datasets local/mine and local/held-out, of five and two episodes and no environment; the latter earn more
     than training shows."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
-    write_store("local/mine", pendulum_episodes(0))
-    write_store("local/held-out", [replace(of, rewards=np.abs(of.rewards)) for of in pendulum_episodes(1)[:2]])
+    box = gymnasium.spaces.Box(-1, 1, (1,))
+    write_store("local/mine", pendulum_episodes(0), action_space=box)
+    held_out = [replace(of, rewards=np.abs(of.rewards)) for of in pendulum_episodes(1)[:2]]
+    write_store("local/held-out", held_out, action_space=box)
 
 
 def squared_error(trained: TrainedAgent, episode: Episode) -> float:
