@@ -36,14 +36,14 @@ def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:
     all, without a name: `actions`, as D4RL and d3rlpy 1 write, or `data/action`, as diffusion policy does.
     """
     groups = (re.fullmatch(rf"(.*\D)\d+/({action})(/.*)?", key) for key in arrays)
-    stems = "|".join({re.escape(match[1]) for match in groups if match}) or "(?!)"
+    stems = "|".join({re.escape(match[1]) for match in groups if match})
     for layout in (
-        rf"(?P<block>({stems})\d+)(/(?P<name>.*))?(?P<part>)",
+        rf"(?P<block>({stems or '(?!)'})\d+)(/(?P<name>.*))?(?P<part>)",
         r"(?P<name>.*?[^\d_])_(?P<block>\d+)(_(?P<part>\d+))?",
         r"(?P<block>)((data|meta)/)?(?P<name>.*)(?P<part>)",
     ):
         blocks: dict[str, dict[str, Any]] = {}
-        for key in sorted(arrays, key=natural):
+        for key in arrays if stems else sorted(arrays, key=natural):
             if match := re.fullmatch(layout, key):
                 block = blocks.setdefault(match["block"], {})
                 if match["name"]:
@@ -177,7 +177,7 @@ class _Reader:
         values = np.ravel(block[key])
         if values.size == 1:
             values = np.append(np.zeros(steps - 1), values)
-        if values.shape != (steps,) or not np.isin(values, (0, 1)).all():
+        if values.shape != (steps,) or not ((values == 0) | (values == 1)).all():
             raise InputError(f"{where}: {key} has the shape {values.shape}: expected 0 or 1 for each of {steps} steps.")
         return values.astype(bool)
 
@@ -229,7 +229,7 @@ def _is_vector(array: Any) -> bool:
 def _is_flag(array: Any, steps: int) -> bool:
     """Whether an array that is not read looks like a flag of every step: some 0, some 1."""
     numeric = np.shape(array) in ((steps,), (steps, 1)) and array.dtype.kind in "fiub"
-    return numeric and bool(np.isin(array, (0, 1)).all()) and 0 < np.sum(array) < steps
+    return numeric and 0 < np.sum(array) < steps and bool(np.isin(array, (0, 1)).all())
 
 
 def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space[Any]:
