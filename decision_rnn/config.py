@@ -1,9 +1,9 @@
 """The configuration of a run: a tree of frozen dataclasses, validated by pydantic and saved in full with every run.
 
 `from_dict` reads the nested dictionaries of YAML files and Python calls, in which a backbone, a condition or an
-objective is a name, or a dictionary of options that includes `name`; where goals are relabeled, it has other defaults
-(`complete`). Options that are None depend on others, or on the data, and are resolved where they are used, those of
-training by properties (`RunConfig.resolved`).
+objective is a name, or a dictionary of options that includes `name`; `complete` adds the names that are left out.
+Options that are None depend on others, or on the data, and are resolved where they are used, those of training by
+properties (`RunConfig.resolved`).
 """
 
 import re
@@ -75,16 +75,16 @@ class TrainingConfig:
         schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
-            With `fp32`, and where bf16 is not used, products are float32 in full, on CUDA without TF32.
+            Without bf16, products are in full float32, on CUDA without TF32.
         device: `cpu`, `cuda`, or `auto`, cuda if available.
         cuda_graph: Whether a training step runs as one CUDA graph. `auto`: on CUDA, by one process and with `adamw`,
             unless the step reads from the GPU, as gru, lstm and rnn do over segments of more than 64 tokens.
         checkpoint_every: Steps between checkpoints.
-        checkpoint_minutes: Minutes since the last checkpoint after which one is written between those too, which is
-            resumed from and not evaluated; 0 for none.
+        checkpoint_minutes: Minutes since the last checkpoint after which another one is written. A run resumes from it;
+            it is not evaluated. 0 for none.
         log_every: Steps between lines of metrics.
-        loggers: What shows the metrics and scores beside `metrics.jsonl`: `tensorboard`, `trackio`, `wandb`, `mlflow`,
-            and what installed packages add, or [] for nothing.
+        loggers: Trackers to which metrics and scores are sent, beside `metrics.jsonl`: `tensorboard`, `trackio`,
+            `wandb`, `mlflow`, and those that installed packages add; [] for none.
     """
 
     steps: PositiveInt = 2_000
@@ -248,7 +248,7 @@ class RunConfig:
 
     @property
     def resolved(self) -> "RunConfig":
-        """The same run with the training options that it leaves open filled in."""
+        """The same run with values for the training options that are None."""
         training = replace(
             self.training,
             learning_rate=self.training.peak_learning_rate,
@@ -273,7 +273,7 @@ CHOICES: dict[str, ClassRegistry[Any]] = {"backbone": BACKBONES, "condition": CO
 """Sections whose options depend on their `name`: its registry."""
 DEFAULTS = {"backbone.name": "mingru", "condition.name": ReturnToGoConfig.name, "objective.name": MSEConfig.name}
 TIME_TO_GOAL = {"condition.name": TimeToGoalConfig.name, "objective.name": "gmm", "training.optimizer": "muon"}
-"""Names by default, and what else is the default of time-to-goal agents, whose data are multimodal."""
+"""The default names, and the defaults of time-to-goal agents, whose data are multimodal."""
 SECTIONS = (*CHOICES, "observation", "agent", "training", "evaluation")
 MATCH = "backbone.match_parameters"
 
@@ -322,8 +322,8 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys, overridden by others: a width and a number of parameters override each other too, and the name of
-    another condition or objective the options of the one in `base`."""
+    """The dotted keys of `base` with overrides. A width and a number of parameters replace each other, and the name of
+    another condition or objective removes the options of the one in `base`."""
     sizes = {"backbone.width", MATCH}
     replaced = sizes if sizes & overrides.keys() else set()
     for section in ("condition", "objective"):

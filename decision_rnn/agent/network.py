@@ -23,7 +23,7 @@ from decision_rnn.utils.parsing import STRICT
 MAX_TIMESTEP = 1000
 """The number of learnt embeddings of timesteps; later ones share the last."""
 RESOLUTION = 8 * torch.finfo(torch.float32).eps
-"""An observation entry whose standard deviation is at most this share of its mean is constant but for rounding."""
+"""An observation entry whose standard deviation is at most this share of its mean is constant up to rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -65,8 +65,8 @@ class TrainingOutput(NamedTuple):
 class Encoder(nn.Module):
     """Selects and normalises the observation entries that the agent reads: (..., entries) -> (..., features).
 
-    Their scale is their standard deviation in the data; of constant entries it is their own size, so that small
-    deviations are not magnified, and 1 if they are 0. It is in proportion to the unit of an entry, whatever that is.
+    Entries are divided by their standard deviation in the data. Constant entries are divided by their absolute value,
+    or by 1 if they are 0, so that small deviations are not magnified. Features do not depend on the units of entries.
     """
 
     index: Tensor | None
@@ -192,7 +192,7 @@ class PolicyNetwork(nn.Module):
         with float32:
             loss, metrics = self.objective.loss(modulated.float(), batch)
             metrics, total = {"loss": loss, **metrics}, loss
-            if self.condition_config.needs_adaln:  # the others learn nothing
+            if self.condition_config.needs_adaln:  # other conditions have no loss
                 condition_loss, condition_metrics = self.condition.loss(hidden.float(), batch)
                 metrics, total = {**metrics, **condition_metrics}, loss + condition_loss
         return TrainingOutput(total, metrics, state)

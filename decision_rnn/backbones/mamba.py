@@ -42,7 +42,7 @@ from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.utils.parsing import PositiveInt
 
 BLOCK = 64
-"""Steps of a block, the states of which are in memory at the same time."""
+"""The number of steps whose states are in memory at the same time."""
 
 
 @options
@@ -142,12 +142,12 @@ def stored_scan(
 
     def run(dt: Tensor, u: Tensor, b: Tensor, c: Tensor, state: State, episode: Tensor) -> tuple[Tensor, State]:
         decay, drive = torch.exp(dt.unsqueeze(-1) * a), u.unsqueeze(-1) * b.unsqueeze(-2)
-        begins = None if reset is None else F.pad(episode, (1, 0)).diff() > 0
-        h = linear_recurrence(decay.flatten(2), drive.flatten(2), state[0].flatten(1), begins).unflatten(2, a.shape)
+        starts = None if reset is None else F.pad(episode, (1, 0)).diff() > 0
+        h = linear_recurrence(decay.flatten(2), drive.flatten(2), state[0].flatten(1), starts).unflatten(2, a.shape)
         return (h * c.unsqueeze(-2)).sum(-1), (h[:, -1].clone(),)
 
-    again: Any = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
-    y, (last,) = run_chunks(run if dt.shape[1] <= BLOCK else again, (dt, u, b, c), (initial,), reset, BLOCK)
+    recomputing: Any = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
+    y, (last,) = run_chunks(run if dt.shape[1] <= BLOCK else recomputing, (dt, u, b, c), (initial,), reset, BLOCK)
     return y, last
 
 
@@ -161,7 +161,7 @@ class _SelectiveScan(torch.autograd.Function):
         a, h, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
         size = dt if reset is None else dt.masked_fill(reset.unsqueeze(2), torch.inf)
         doublings, decay = a / math.log(2), torch.empty(h.shape, dtype=a.dtype, device=a.device)
-        # Not one tensor, which the operating system would map anew, and clear, at every call.
+        # Separate tensors: the operating system would map and clear the memory of one large tensor at every call.
         states = [torch.empty_like(decay) for _ in range(min(BLOCK, dt.shape[1]))]
         before = [h]
         for t in range(dt.shape[1]):
@@ -199,7 +199,7 @@ class _SelectiveScan(torch.autograd.Function):
 
 
 def _advance(t: int, h: Tensor, out: Tensor, size: Tensor, rate: Tensor, u: Tensor, b: Tensor, decay: Tensor) -> Tensor:
-    """Step t from h into `out`; overwrites `decay`."""
+    """Compute the state after step t from h, in `out`; overwrites `decay`."""
     torch.mul(size[:, t, None], rate, out=decay).exp2_()
     return torch.mul(decay, h, out=out).addcmul_(u[:, t, None], b[:, t, :, None])
 

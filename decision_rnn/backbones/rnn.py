@@ -5,7 +5,7 @@ Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
     h_t = tanh(W x_t + U h_{t-1} + b)
 
 GRU and LSTM share its class: torch's layers run between resets. On CUDA, segments of up to `LOOP` steps are computed by
-one `step` after another: where resets are is then not read on the host, so that training can be captured as a graph.
+one `step` after another: the host then need not know where resets are, and training can be captured as a graph.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from decision_rnn.backbones.contract import (
 from decision_rnn.backbones.ops.chunks import run_between_resets
 
 LOOP = 64
+"""The length of the longest segment that is computed step by step on CUDA."""
 
 
 @options
@@ -55,7 +56,7 @@ class TorchRNN(Layer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.cell.flatten_parameters()  # a copy's weights are apart in memory, and cuDNN would join them at every call
+        self.cell.flatten_parameters()  # cuDNN would copy weights that are not contiguous at every call
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         if x.device.type != "cpu" and reset is not None and x.shape[1] <= LOOP:

@@ -135,7 +135,7 @@ def _chunk(
     """A chunk of `forward`: s, (batch, time, width), and the state after it."""
     u, time = x.permute(2, 0, 1).contiguous(), x.shape[1]
     carried = (episode == 0).to(u.dtype)
-    # Reading where episodes begin would make the host wait for a GPU.
+    # `_causal_product` reads where episodes begin, for which the host would wait on a GPU.
     causal = _causal_product if u.device.type == "cpu" else _causal_sum
     s = causal(u, toeplitz[:, :time, :time], episode)
     before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
@@ -168,6 +168,6 @@ def _causal_product(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
 def _causal_sum(u: Tensor, toeplitz: Tensor, episode: Tensor) -> Tensor:
     """`_causal_product` as a sum over lags of masked inputs, whose shapes do not depend on the episodes."""
     width, batch, time = u.shape
-    begins = episode.diff(dim=1, prepend=torch.zeros_like(episode[:, :1])) > 0
+    starts = episode.diff(dim=1, prepend=torch.zeros_like(episode[:, :1])) > 0
     kernel, past = toeplitz[:, :, 0].flip(1), u.new_zeros(batch, time - 1, width)
-    return convolve(kernel, u.new_zeros(width), u.permute(1, 2, 0), past, begins)[0].permute(2, 0, 1)
+    return convolve(kernel, u.new_zeros(width), u.permute(1, 2, 0), past, starts)[0].permute(2, 0, 1)

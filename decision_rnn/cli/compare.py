@@ -27,7 +27,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: Namespace) -> int:
     """Train what is missing and print the tables; returns 1 if runs failed."""
     if command.print_commands:
-        with contextlib.redirect_stdout(sys.stderr):  # what is told of the data is no command
+        with contextlib.redirect_stdout(sys.stderr):  # messages about the data go to stderr
             commands = list_commands(make_command_plan(command))
         print("\n".join(commands))
         return 0

@@ -38,7 +38,7 @@ def add_arguments(parser: CommandParser) -> None:
     text = "the datasets whose episodes the new one is to hold, in this order"
     actions["merge"].add_argument("datasets", nargs="+", help=text)
     parser = actions["import"]
-    text = "CSV or parquet files, HDF5 or npz files, LeRobot folders: of these or folders of them, one or several"
+    text = "CSV, parquet, HDF5 or npz files, folders of LeRobot datasets, or folders of these; one or several"
     parser.add_argument("logs", nargs="+", metavar="LOG", help=text)
     parser.add_settings(import_log, "name", required=True)
     columns = ("observations", "actions", "reward", "episode", "time", "terminated", "truncated")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from decision_rnn import __version__
 from decision_rnn.cli import COMMANDS
 from decision_rnn.utils.errors import FULL, EnvironmentFailure, InputError, did_you_mean, one_line
-from decision_rnn.utils.interruption import handled
+from decision_rnn.utils.interruption import handle_signals
 from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import describe_error
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             raise InputError(f"unknown command {name!r}. {did_you_mean(name, COMMANDS)}Known: {', '.join(COMMANDS)}.")
         # The commands are imported on demand, since torch takes seconds.
-        with handled(), quiet("--quiet" in arguments):
+        with handle_signals(), quiet("--quiet" in arguments):
             return importlib.import_module("decision_rnn.cli.parser").run_command(name, words)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -140,11 +140,11 @@ class CommandParser(argparse.ArgumentParser):
                 self.print_help()
                 self.exit()
         for name in convert(getattr(values, "dataset", None) or values.options.get("dataset") or (), Names):
-            if "/" not in name and not getattr(values, "print_commands", False):  # which prints commands only
+            if "/" not in name and not getattr(values, "print_commands", False):  # only commands are printed
                 with contextlib.suppress(InputError):  # the command reports an unknown name
                     published = f"d4rl/{name}-v2"
-                    own = f" D4RL's own data are {published}." if published in SOURCES["d4rl"].names() else ""
-                    tell(f"{name} is {check_name(name)}, a stand-in made by this package.{own}")
+                    hint = f" D4RL's own data are {published}." if published in SOURCES["d4rl"].names() else ""
+                    tell(f"{name} is {check_name(name)}, a stand-in made by this package.{hint}")
         return values
 
     def add_run_options(self, options: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.train import run_keys
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
-from decision_rnn.utils.interruption import handled
+from decision_rnn.utils.interruption import handle_signals
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
 from decision_rnn.utils.parsing import Names, convert, options_of, plain
 from decision_rnn.utils.plugins import import_plugins
@@ -140,14 +140,14 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     """Train the missing runs of a comparison, collect all results and write them; `command` is for the record.
 
     If it is killed and started again, finished runs are not repeated and an interrupted run resumes from its last
-    checkpoint; Ctrl-C and the signals of schedulers end it once its runs have written theirs. A failed run is reported
-    at once and does not stop the others. Without an executor the plan's is used.
+    checkpoint; Ctrl-C and the signals of schedulers end it after its runs have written checkpoints. A failed run is
+    reported at once and does not stop the others. Without an executor the plan's is used.
 
     Raises:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration or
             of other data, or the folder's comparison has runs that this one lacks.
     """
-    with working_alone(plan.output, "comparison", "running the comparison"), handled():
+    with working_alone(plan.output, "comparison", "running the comparison"), handle_signals():
         datasets, planned = plan.trials()
         others: list[str] = []
         with contextlib.suppress(InputError):  # there is none, or one that is made again from the runs

@@ -25,14 +25,14 @@ LOG = "run.log"
 STARTED, ERROR, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
 """Beginnings of a process's output in a log, and of its errors."""
 POLL, STARTS, INTERRUPTED, ENDING = 0.2, 2, 130, 60
-"""Seconds between looks at a process, how often it is started if it is killed, such as for lack of memory, the exit
-code of a run that was interrupted and has written a checkpoint, and how many seconds it has for that."""
+"""Seconds between polls of a process; how often it is started if it is killed, such as for lack of memory; the exit
+code of a run that was interrupted and has written a checkpoint; and the seconds that it has to write it."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run to be trained and evaluated: its folder and the file of its configuration, both absolute, and what that
-    says of modules to import and of the device."""
+    """A run to be trained and evaluated: its folder and the file of its configuration, as absolute paths, and the
+    modules to import and the device that the configuration names."""
 
     folder: Path
     file: Path

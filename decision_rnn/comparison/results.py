@@ -80,7 +80,7 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg, the last unless matplotlib is broken."""
+    """Write comparison.json, comparison.md and scores.svg; if matplotlib fails, a warning replaces the last one."""
     record = json.dumps(to_json(comparison), separators=(",", ":"))
     picture = "![Scores](scores.svg)\n\n"
     try:

@@ -121,7 +121,7 @@ def overall(record: Record) -> Overall | None:
             better = statistics.compare_over_datasets(by_dataset, base)
             complete = not (failed[label] or failed[reference])
             improvements[label] = better if complete else Estimate(better.value)
-    return Overall(scores, aggregates, statistics.adjusted(improvements))
+    return Overall(scores, aggregates, statistics.adjust_p_values(improvements))
 
 
 def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[float]]:

@@ -35,8 +35,8 @@ def format_info(dataset: Dataset) -> str:
     ends = {"terminated": terminated, "truncated": truncated, "both": terminated & truncated}
     ends["partial (neither)"] = ~(terminated | truncated)
     mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
-    form = ".1f" if np.abs(store.episode_returns).max() >= 10 else ".4g"  # rewards may be in any unit
-    returns = (format(s[f"return_{key}"], form) for key in ("mean", "sd", "min", "max"))
+    digits = ".1f" if np.abs(store.episode_returns).max() >= 10 else ".4g"  # rewards may be in any unit
+    returns = (format(s[f"return_{key}"], digits) for key in ("mean", "sd", "min", "max"))
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
     spaces = {"observation": store.observation_space, "action": store.action_space}
     rows = [
@@ -131,12 +131,12 @@ def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
     box = store.action_space
     if not isinstance(box, Box):
         return
-    outside, filled = share_outside(store.actions, box), np.ptp(store.actions, axis=0)
-    little = np.flatnonzero((filled > 0) & (filled < (box.high - box.low).ravel() / 10))
-    if little.size:
+    outside, extent = share_outside(store.actions, box), np.ptp(store.actions, axis=0)
+    narrow = np.flatnonzero((extent > 0) & (extent < (box.high - box.low).ravel() / 10))
+    if narrow.size:
         yield (
-            f"{_named(little, store.entry_names('actions'))} of the actions fills less than a tenth of its bounds "
-            "and is learnt badly, since it is scaled to them: give the action space that fits, or none"
+            f"{_named(narrow, store.entry_names('actions'))} of the actions fills less than a tenth of its bounds "
+            "and is learnt badly, since actions are scaled to their bounds: give tighter bounds, or no action space"
         )
     if (box.low == -1).all() and (box.high == 1).all() and not outside:
         return

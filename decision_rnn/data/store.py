@@ -135,7 +135,7 @@ class EpisodeStore:
 
     @property
     def equal_returns(self) -> bool:
-        """Whether all episodes have the same return, but for rounding."""
+        """Whether all episodes have the same return, up to rounding."""
         return bool(np.ptp(self.episode_returns) <= 1e-6 * np.abs(self.episode_returns).max())
 
     @cached_property
@@ -188,12 +188,12 @@ class EpisodeStore:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go, lengths = np.empty(self.steps, np.float32), self.episode_lengths
-        for length in np.unique(lengths):  # of a million episodes, most have the length of many others
+        for length in np.unique(lengths):  # all episodes of a length together: there may be a million of one step
             episodes, size = np.flatnonzero(lengths == length), max(1, CHUNK // int(length))
-            for some in np.split(episodes, range(size, len(episodes), size)):
-                first, steps = some[:, None], np.arange(length)
-                backwards = rewards[self.first_rows[first] + steps][:, ::-1]
-                to_go[self.offsets[first] + steps] = np.cumsum(backwards, axis=1)[:, ::-1]
+            for group in np.split(episodes, range(size, len(episodes), size)):
+                column, steps = group[:, None], np.arange(length)
+                backwards = rewards[self.first_rows[column] + steps][:, ::-1]
+                to_go[self.offsets[column] + steps] = np.cumsum(backwards, axis=1)[:, ::-1]
         return to_go
 
     @classmethod

@@ -19,8 +19,8 @@ class WeightedStarts:
 
     def __init__(self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool) -> None:
         returns = store.episode_returns
-        above = np.zeros(len(store)) if store.equal_returns else (returns - returns.min()) / float(np.ptp(returns))
-        self.weights = torch.from_numpy(np.exp(weighting * above))
+        relative = np.zeros(len(store)) if store.equal_returns else (returns - returns.min()) / float(np.ptp(returns))
+        self.weights = torch.from_numpy(np.exp(weighting * relative))
         # No segment starts in the last context - 1 steps of the store.
         bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
         choices = bounds.diff().clamp_max(1) if at_beginnings else bounds.diff()

@@ -225,7 +225,7 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
         return op.Add(start, op.Mul(weight, op.Sub(end, start)))
 
     def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-        """As a product, which onnxruntime's quantiser takes, unlike Gemm; of few inputs or outputs as usual."""
+        """A MatMul, which onnxruntime's quantiser accepts, unlike Gemm; a Gemm for layers that are not quantised."""
         if min(weight.shape) < BLOCK and len(x.shape) == 2 and bias is not None:
             return op.Gemm(x, weight, bias, alpha=1.0, beta=1.0, transA=0, transB=1)
         product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
@@ -265,7 +265,7 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
 
     model = simplified(model, model.graph.inputs[2])
-    read = _parts_read(model)
+    read = _state_dependencies(model)
     description["state"] = list(compress(description["state"], read))
     model.graph.inputs[4:] = list(compress(model.graph.inputs[4:], read))
     model.graph.outputs[1:] = list(compress(model.graph.outputs[1:], read))
@@ -286,8 +286,8 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     return data + hashlib.sha256(data).hexdigest().encode()
 
 
-def _parts_read(model: Any) -> list[bool]:
-    """Which parts of the state actions ever depend on; most agents read neither their previous action nor the time."""
+def _state_dependencies(model: Any) -> list[bool]:
+    """Whether actions depend, at any step, on each part of the state. Few depend on the previous action or the time."""
     after = dict(zip(model.graph.inputs[4:], model.graph.outputs[1:], strict=True))
     reached, values = set(), [model.graph.outputs[0]]
     while values:

@@ -95,7 +95,7 @@ def write_package(
     for file, write in writers.items():
         try:
             write(folder / file)
-        except Exception as error:  # such as a broken package: the other parts do without it
+        except Exception as error:  # such as of a broken package; the other files do not need it
             missing.append(f"{file} is left out: {one_line(error, 1000)}")
     most_episodes = max(results, key=lambda result: result.protocol.episodes, default=None)
     (folder / CARD).write_text(write_card(folder, trained, most_episodes, name))

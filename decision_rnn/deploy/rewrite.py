@@ -1,6 +1,6 @@
-"""An exported step in fewer operations, whose number decides the time of an action in one environment.
+"""Rewrite rules that merge operations of an exported step: their number determines the time of an action.
 
-The results stay the same up to rounding. A rule whose `rewrite` returns None leaves its pattern as it is.
+Results are the same up to rounding. A rule whose `rewrite` returns None does not change the match.
 """
 
 import itertools
@@ -15,19 +15,20 @@ NAMES = map("constant_{}".format, itertools.count())
 
 
 def simplified(model: onnx_ir.Model, reset: onnx_ir.Value) -> onnx_ir.Model:
-    """The model in fewer operations. Episodes begin where its input `reset` is true, and only there a timestep is 0."""
-    rules = [_First.rule(reset), _ResetTwice.rule("Add"), _ResetTwice.rule("Sub"), _Scale.rule(), _Sum.rule()]
-    rules += [_Residual.rule(), *(_Split.rule(parts) for parts in range(2, 9))]
+    """The model with fewer operations. Episodes begin where its input `reset` is true; only there is a timestep 0."""
+    rules = [_FirstTimestep.rule(reset), _RepeatedReset.rule("Add"), _RepeatedReset.rule("Sub")]
+    rules += [_ScaledProduct.rule(), _SumOfProducts.rule(), _Residual.rule()]
+    rules += [_SplitProduct.rule(count) for count in range(2, 9)]
     return rewrite(model, RewriteRuleSet(rules, commute=True))
 
 
 def _product(op: Any, x: Any, weight: Any, bias: Any) -> Any:
-    """weight @ x + bias, as torch's linear layers are exported."""
+    """weight @ x + bias, as exported from torch's linear layers."""
     return op.Gemm(x, weight, bias, alpha=1.0, beta=1.0, transA=0, transB=1)
 
 
 def _arrays(*values: Any) -> list[np.ndarray]:
-    """The values of constants in float64; none if one is not constant."""
+    """The values of constants in float64; an empty list if one is not constant."""
     constants = [value.const_value for value in values]
     return [] if None in constants else [constant.numpy().astype(np.float64) for constant in constants]
 
@@ -36,8 +37,8 @@ def _constant(op: Any, array: np.ndarray) -> Any:
     return op.initializer(onnx_ir.tensor(np.ascontiguousarray(array, np.float32), name=next(NAMES)))
 
 
-class _First(RewriteRuleClassBase):
-    """Whether a timestep, which is 0 after a reset, is 0: the reset."""
+class _FirstTimestep(RewriteRuleClassBase):
+    """timestep == 0 is the reset."""
 
     def __init__(self, reset: onnx_ir.Value) -> None:
         super().__init__("first")
@@ -52,7 +53,7 @@ class _First(RewriteRuleClassBase):
         return self.reset if start and _arrays(zero, where.inputs[1]) == [0, 0] else None
 
 
-class _ResetTwice(RewriteRuleClassBase):
+class _RepeatedReset(RewriteRuleClassBase):
     """where(reset, x, where(reset, x', y) + z) = where(reset, x, y + z)."""
 
     def __init__(self, operation: str) -> None:
@@ -66,7 +67,7 @@ class _ResetTwice(RewriteRuleClassBase):
         return op.Where(reset, start, getattr(op, self.operation)(y, z))
 
 
-class _Scale(RewriteRuleClassBase):
+class _ScaledProduct(RewriteRuleClassBase):
     """W (x / s) + b = (W / s) x + b."""
 
     def pattern(self, op: Any, x: Any, scale: Any, weight: Any, bias: Any) -> Any:
@@ -77,7 +78,7 @@ class _Scale(RewriteRuleClassBase):
         return _product(op, x, _constant(op, arrays[0] / arrays[1]), bias) if arrays else None
 
 
-class _Sum(RewriteRuleClassBase):
+class _SumOfProducts(RewriteRuleClassBase):
     """V x + a + W y + b = [V W] [x y] + (a + b)."""
 
     def pattern(self, op: Any, x: Any, v: Any, a: Any, y: Any, w: Any, b: Any) -> Any:
@@ -90,23 +91,23 @@ class _Sum(RewriteRuleClassBase):
         return _product(op, op.Concat(x, y, axis=1), _constant(op, weight), _constant(op, bias))
 
 
-class _Split(RewriteRuleClassBase):
-    """Equal parts of a product, such as a layer's gates: as many products, which take in the activations after them."""
+class _SplitProduct(RewriteRuleClassBase):
+    """A product split into equal parts, such as a layer's gates: one product each, to be fused with its activation."""
 
-    def __init__(self, parts: int) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__("split")
-        self.parts = parts
+        self.count = count
 
     def pattern(self, op: Any, x: Any, weight: Any, bias: Any) -> Any:
-        return op.Split(_product(op, x, weight, bias), axis=1, num_outputs=self.parts, _outputs=self.parts)
+        return op.Split(_product(op, x, weight, bias), axis=1, num_outputs=self.count, _outputs=self.count)
 
     def rewrite(self, op: Any, x: Any, weight: Any, bias: Any) -> Any:
-        pairs = zip(*(np.split(array, self.parts) for array in _arrays(weight, bias)), strict=True)
+        pairs = zip(*(np.split(array, self.count) for array in _arrays(weight, bias)), strict=True)
         return [_product(op, x, _constant(op, w), _constant(op, b)) for w, b in pairs] or None
 
 
 class _Residual(RewriteRuleClassBase):
-    """x + W relu(V y + a) + b = [W b] relu([V 0] y + [a 1]) + x, which one product computes with its addition."""
+    """x + W relu(V y + a) + b = [W b] relu([V 0] y + [a 1]) + x, where one operation multiplies and adds."""
 
     def pattern(self, op: Any, x: Any, y: Any, v: Any, a: Any, w: Any, b: Any) -> Any:
         return op.Add(x, _product(op, op.Relu(_product(op, y, v, a)), w, b))

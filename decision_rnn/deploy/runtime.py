@@ -153,7 +153,7 @@ def _session(data: bytes) -> onnxruntime.InferenceSession:
     options.add_session_config_entry("session.load_model_format", "ONNX")
     # One core: a step is too little work to share, and spinning threads would take cores from others.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # Reuse of intermediate values' memory, of which a step needs little, takes a twentieth of its time.
+    # Reusing the memory of intermediate values costs a twentieth of a step's time and saves little memory.
     options.enable_mem_reuse = False
     # For one environment and weights in 8 bits, malloc is faster than the arena; for many environments it is slower.
     options.enable_cpu_mem_arena = b"MatMulNBits" not in data

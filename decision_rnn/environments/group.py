@@ -6,7 +6,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from decision_rnn.environments.contract import closing, entering, first_observation, kinds, unlike
+from decision_rnn.environments.contract import (
+    checked_reset,
+    closing,
+    describe_types,
+    interface_error,
+    reporting_interface,
+)
 
 
 class Group:
@@ -20,24 +26,24 @@ class Group:
         self.environments, self.environment = environments, environments[0]
 
     def reset(self, seeds: Sequence[int | None]) -> Any:
-        """The first observations of an episode in each environment; InputError for another interface."""
-        return [first_observation(env, seed) for env, seed in zip(self.environments, seeds, strict=True)]
+        """The first observations of an episode in each environment; InputError unless `reset` is Gymnasium's."""
+        return [checked_reset(env, seed) for env, seed in zip(self.environments, seeds, strict=True)]
 
     def step(
         self, rows: np.ndarray, actions: Any
     ) -> tuple[Sequence[Any], np.ndarray, np.ndarray, np.ndarray, Sequence[dict[str, Any]]]:
         """One step of the environments with these numbers: observations, rewards (rows,) float64, whether the episodes
         are terminated and truncated, each (rows,) bool, and infos. Errors as for `reset`."""
-        with entering(self.environment, "step"):
+        with reporting_interface(self.environment, "step"):
             results = [self.environments[row].step(action) for row, action in zip(rows, actions, strict=True)]
         try:
             observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
-            # Each may be an array of one number.
+            # Each reward may be an array of one number.
             numbers = np.array(rewards, np.float64).reshape(len(rows))
             ends = [np.array(flags, bool).reshape(len(rows)) for flags in (terminated, truncated)]
         except (TypeError, ValueError):
-            fault = f"returned {kinds(results[0])}, not (observation, reward, terminated, truncated, info)"
-            raise unlike(self.environment, "step", fault) from None
+            fault = f"returned {describe_types(results[0])}, not (observation, reward, terminated, truncated, info)"
+            raise interface_error(self.environment, "step", fault) from None
         return observations, numbers, ends[0], ends[1], [info or {} for info in infos]
 
     def close(self) -> None:

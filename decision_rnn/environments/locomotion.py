@@ -35,7 +35,7 @@ def is_locomotion(environment: gymnasium.Env) -> bool:
 
 
 class Infos(Sequence[dict[str, Any]]):
-    """Gymnasium's infos of bodies, made when they are read, from an array of every entry, (rows,)."""
+    """Gymnasium's infos of bodies, each built when it is read, from an array (rows,) for every entry."""
 
     def __init__(self, entries: dict[str, np.ndarray]) -> None:
         self.entries = entries

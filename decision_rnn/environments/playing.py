@@ -93,8 +93,8 @@ def play_together(
 
 
 def try_environment(environment_id: str) -> None:
-    """Reset an environment and take one random action in it; InputError if either fails. Gymnasium's own and those of
-    this package are not tried."""
+    """Reset an environment and take one random action in it; InputError if either fails. Environments of Gymnasium and
+    of this package are not tried."""
     if str(getattr(registered(environment_id), "entry_point", None)).startswith(("gymnasium.envs.", "decision_rnn.")):
         return
     with open_environments(environment_id) as environments:

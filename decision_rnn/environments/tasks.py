@@ -51,7 +51,7 @@ def task_of(environment_id: str | None) -> MujocoTask | None:
 
 
 def observation_index(mask: str, environment_id: str | None) -> np.ndarray | None:
-    """The observation entries that an agent sees under a mask: (seen,) int64, ascending; None for all.
+    """The observation entries that an agent sees under a mask: (entries,) int64, ascending; None for all.
 
     Args:
         mask: `none`, or `velocity` to see only positions.

@@ -54,7 +54,7 @@ class ActingLoop(ABC, Generic[State]):
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
         self.num_envs, self._mode, self._expects_done, self._env = num_envs, "NextStep", False, env
-        self._unproven: np.ndarray | None = None  # where an undeclared mode, if it is NextStep, resets in the next step
+        self._assumed_resets: np.ndarray | None = None  # by the next step, in NextStep mode that is not declared
         self._declared = False
         if env is not None:
             self._check_spaces(env)
@@ -65,7 +65,7 @@ class ActingLoop(ABC, Generic[State]):
             if not self._declared:
                 warnings.warn(f"{UNDECLARED.format(type(env).__name__)} NextStep is assumed.", stacklevel=3)
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
-        self._first: np.ndarray | None = None  # (num_envs,), as others, once the number of environments is known
+        self._first: np.ndarray | None = None  # (num_envs,) from the first step on
 
     @abstractmethod
     def initial_state(self, environments: int) -> State:
@@ -91,7 +91,7 @@ class ActingLoop(ABC, Generic[State]):
             InputError: If a target return is not finite, or `auto` where nothing limits the return-to-go.
         """
         targets = self._target_return if target_return is None else self._targets(target_return)
-        self._unproven = None
+        self._assumed_resets = None
         if done is None or self._first is None:
             self._target_return, self._first = targets, None
             return
@@ -118,8 +118,8 @@ class ActingLoop(ABC, Generic[State]):
 
         Raises:
             InputError: If an observation has another shape, it or the reward within an episode is not finite, or the
-                reward is needed and left out: the state is then unchanged. If the environment has not been reset, or
-                resets otherwise than was assumed.
+                reward is needed and left out: the state is then unchanged. Also if the environment has not been reset,
+                or does not reset in the mode that was assumed.
         """
         observations, single = self._rows(observation)
         count = len(observations)
@@ -132,7 +132,7 @@ class ActingLoop(ABC, Generic[State]):
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         by_next_step = self._mode == "NextStep" and not single
         first = self._first if ended is None or by_next_step else self._first | ended
-        if self._mode == "Disabled" or self._unproven is not None:
+        if self._mode == "Disabled" or self._assumed_resets is not None:
             self._check_resets(ended)
         _check_finite(observations, self._reward, first, self.observation_layout)
         if reward is None and self.reads_reward and not first.all():
@@ -141,17 +141,17 @@ class ActingLoop(ABC, Generic[State]):
             self._first[...] = first
         actions = self._advance(observations)
         self._first[...] = ended if by_next_step and ended is not None else False
-        self._unproven = None if self._declared or ended is None or not by_next_step else ended.copy()
+        self._assumed_resets = None if self._declared or ended is None or not by_next_step else ended.copy()
         values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
     __call__ = act
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_env": None}  # copies act elsewhere
+        return {**self.__dict__, "_env": None}  # a copy acts in another environment
 
     def _check_resets(self, ended: np.ndarray | None) -> None:
-        """Raise InputError if environments have not been reset, or prove that they are not reset by the next step."""
+        """Raise InputError if environments have ended and are not reset, or if the assumed mode NextStep is wrong."""
         name = "the vector environment" if self._env is None else type(self._env).__name__
         waiting = getattr(getattr(self._env, "unwrapped", None), "_autoreset_envs", None)
         if self._mode == "Disabled" and np.any(waiting):
@@ -159,8 +159,8 @@ class ActingLoop(ABC, Generic[State]):
                 f"environments of {name}, whose autoreset_mode is Disabled, have ended and are not reset: call "
                 "env.reset(options={'reset_mask': done}), and pass the observation that it returns with done"
             )
-        goes_on = (self._reward != 0) | (False if ended is None else ended)
-        if self._unproven is not None and (self._unproven & goes_on).any():
+        continues = (self._reward != 0) | (False if ended is None else ended)
+        if self._assumed_resets is not None and (self._assumed_resets & continues).any():
             raise InputError(
                 f"{UNDECLARED.format(name)} NextStep was assumed, but the step after an end has a reward or an end."
             )

@@ -30,8 +30,8 @@ class Estimate:
     """A mean over seeds, an aggregate over datasets, or a difference of two variants.
 
     `spread` says what `low` and `high` delimit: a 95% interval, which is not adjusted for other comparisons, or the
-    range of the scores where there are too few for an interval; None for one seed, and without an interval. `p_value`
-    is that of equal variants; None where nothing is tested.
+    range of the scores if they are too few for an interval; None if there is neither. `p_value` is for the hypothesis
+    that the variants are equal; None if it is not tested.
     """
 
     value: float
@@ -121,7 +121,7 @@ def compare_variants(
 ) -> dict[str, Estimate]:
     """The differences of variants, by label, from a reference among them on the same dataset.
 
-    p-values are those of `adjusted`. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
+    p-values are those of `adjust_p_values`. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
     """
     counts, others = episodes or {}, scores[reference]
     differences = {
@@ -129,12 +129,12 @@ def compare_variants(
         for label, values in scores.items()
         if label != reference
     }
-    return adjusted(differences)
+    return adjust_p_values(differences)
 
 
-def adjusted(differences: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def adjust_p_values(differences: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Differences, by label, with p-values adjusted by Holm's method for the number of tests: if no variant differs
-    from the reference, none is said to differ in 95% of cases."""
+    from the reference, the probability that one is called different is at most 5%."""
     p_values = {label: each.p_value for label, each in differences.items() if each.p_value is not None}
     p_values = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     return {label: replace(each, p_value=p_values.get(label)) for label, each in differences.items()}

@@ -178,7 +178,7 @@ class MetricsLog:
         return line
 
     def write_scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Show scalars, by tag, in the loggers."""
+        """Send scalars, by tag, to the loggers."""
         if self.loggers is not None:
             self.loggers.log(step, scores)
 
@@ -189,7 +189,7 @@ class MetricsLog:
 
 
 def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
-    """Show scores of a trained run, by tag, in its loggers, after those of its training."""
+    """Send scores of a trained run, by tag, to its loggers, after those of its training."""
     with writing(run), contextlib.closing(Loggers(run, read_config(run))) as loggers:
         loggers.log(step, scores)
 

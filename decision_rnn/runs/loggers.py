@@ -1,7 +1,7 @@
-"""Loggers, which show a run's configuration, metrics and scores in a tracker of experiments (`training.loggers`).
+"""Loggers, which send a run's configuration, metrics and scores to an experiment tracker (`training.loggers`).
 
-Another package adds its own as an entry point of the group `decision_rnn.loggers`: a function from a `LoggedRun` to a
-`Logger`. What they show is a copy; the record is `metrics.jsonl` and `results/`.
+Another package adds a logger as an entry point of the group `decision_rnn.loggers`: a function from a `LoggedRun` to a
+`Logger`. `metrics.jsonl` and `results/` are written without them.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ GROUP, PROJECT = "decision_rnn.loggers", "decision_rnn"
 
 
 class LoggedRun(NamedTuple):
-    """What a logger is told of a run: its folder, its configuration by dotted key, the `identity` of the logger that
-    showed it before (kept in the folder's loggers.json) or None, and the step from which a killed process may have
-    shown steps before, or None."""
+    """A run that is logged: its folder; its configuration by dotted key; the `identity` of the logger of an earlier
+    process, from the folder's loggers.json, or None; and the step from which a killed process may have logged already,
+    or None."""
 
     folder: Path
     config: dict[str, Any]
@@ -37,8 +37,8 @@ class LoggedRun(NamedTuple):
 
 
 class Logger(NamedTuple):
-    """A run in a tracker: `log(step, scalars)` shows scalars by tag, such as `training/loss`, and `close()` writes what
-    is not yet written. `identity` is what the tracker calls the run. Whatever they raise, training goes on."""
+    """A run in a tracker: `log(step, scalars)` sends scalars by tag, such as `training/loss`, and `close()` sends
+    what is pending. `identity` is the tracker's name for the run. Their exceptions do not stop training."""
 
     log: Callable[[int, dict[str, float]], object]
     close: Callable[[], object]
@@ -60,7 +60,7 @@ def tensorboard(run: LoggedRun) -> Logger:
 
 
 def trackio(run: LoggedRun) -> Logger:
-    """A run of trackio, which goes on with a run by its name: here one with a suffix of its own."""
+    """A run of trackio, which resumes a run by its name; a random suffix makes the name unique."""
     import trackio
 
     name = run.identity or f"{run.folder.name}-{uuid.uuid4().hex[:6]}"
@@ -69,7 +69,7 @@ def trackio(run: LoggedRun) -> Logger:
 
 
 def wandb(run: LoggedRun) -> Logger:
-    """A run of Weights & Biases; `step` is a value, since its own counter refuses scores of earlier steps."""
+    """A run of Weights & Biases; `step` is a metric, since the counter of wandb refuses scores of earlier steps."""
     import wandb
 
     options: dict[str, Any] = {"id": run.identity, "resume": "allow", "config": run.config, "dir": run.folder}
@@ -98,25 +98,25 @@ def mlflow(run: LoggedRun) -> Logger:
     return Logger(log, lambda: client.set_terminated(identity), identity)
 
 
-OWN = {"tensorboard": tensorboard, "trackio": trackio, "wandb": wandb, "mlflow": mlflow}
+BUILT_IN = {"tensorboard": tensorboard, "trackio": trackio, "wandb": wandb, "mlflow": mlflow}
 """Loggers by the name of the package that each needs."""
 
 
 def find_logger(name: str) -> Callable[[LoggedRun], Logger]:
     """The logger of that name; InputError if there is none, or its package is not installed."""
-    others = entry_points(group=GROUP)
-    if name in others.names:
-        return others[name].load()
-    if name not in OWN:
-        options = f"{did_you_mean(name, OWN)}Known are {', '.join([*OWN, *others.names])}"
+    plugins = entry_points(group=GROUP)
+    if name in plugins.names:
+        return plugins[name].load()
+    if name not in BUILT_IN:
+        options = f"{did_you_mean(name, BUILT_IN)}Known are {', '.join([*BUILT_IN, *plugins.names])}"
         raise InputError(f"training.loggers: unknown logger {name!r:.100}. {options}, and entry points of {GROUP}.")
     if importlib.util.find_spec(name) is None:
         raise InputError(f"training.loggers {name} needs the package {name}: pip install {name}")
-    return OWN[name]
+    return BUILT_IN[name]
 
 
 class Loggers(dict[str, Logger]):
-    """The loggers of a run in its folder, by name; with a warning, one that fails is left out from then on."""
+    """The loggers of a run in its folder, by name. A logger that fails is removed, with a warning."""
 
     def __init__(self, folder: Path, config: RunConfig, purge_step: int | None = None) -> None:
         file, keys, identities = folder / "loggers.json", flatten(to_dict(config)), dict[str, str]()
@@ -129,7 +129,7 @@ class Loggers(dict[str, Logger]):
             write_atomically(file, json.dumps(identities | started).encode())
 
     def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Show the scalars of a step, by tag."""
+        """Send the scalars of a step, by tag."""
         for name, logger in [*self.items()]:
             with self._unless_failing(name):
                 logger.log(step, dict(scalars))

@@ -14,7 +14,10 @@ def pick_device(name: str) -> torch.device:
         raise InputError("training.device is cuda, but torch finds no CUDA device. Use cpu or auto.")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1)), torch.cuda.device_count()  # the former of torchrun
+    processes, gpus = (
+        int(os.environ.get("LOCAL_WORLD_SIZE", 1)),
+        torch.cuda.device_count(),
+    )  # torchrun sets the variable
     if processes > gpus:
         raise InputError(f"{processes} processes have {gpus} GPUs. Lower --nproc-per-node, or set training.device cpu.")
     return torch.device("cuda")
@@ -22,7 +25,7 @@ def pick_device(name: str) -> torch.device:
 
 def autocast(settings: TrainingConfig, device: torch.device) -> torch.autocast:
     """The precision of matrix products that `training.precision` names; `auto` does not emulate bf16, which is slower
-    than fp32. On CUDA, TF32 is switched off, to which torch's recurrent layers would round."""
+    than fp32. On CUDA, TF32 is switched off, which torch's recurrent layers use by default."""
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = False
         torch.set_float32_matmul_precision("highest")

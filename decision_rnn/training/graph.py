@@ -17,7 +17,7 @@ from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.messages import warn
 
 WARM_UP = 3
-"""Steps before the capture, in which torch and its libraries allocate what they keep and compile kernels."""
+"""Eager steps before the capture, in which torch and its libraries allocate permanent memory and compile kernels."""
 
 
 class CapturedStep:
@@ -27,8 +27,8 @@ class CapturedStep:
     eagerly for good, with a warning, or raises RuntimeError if `required`.
 
     Args:
-        step: A step on a batch, a named tuple of tensors, which returns one tensor. Whatever else it reads or writes
-            on the GPU stays where it is from step to step.
+        step: A step on a batch, a named tuple of tensors, which returns one tensor. All other tensors
+            that it reads or writes on the GPU have the same addresses in every step.
         required: Whether the step must be captured.
     """
 
@@ -63,7 +63,7 @@ class CapturedStep:
         """One of the first steps."""
         self.calls += 1
         with warnings.catch_warnings():
-            # That AdamW runs uncaptured, and that torch does not notice all reads.
+            # About AdamW that is not captured, and about reads that torch does not detect.
             warnings.filterwarnings("ignore", ".*capturable=True|Synchronization debug mode")
             if self.calls > WARM_UP:
                 self.batch = batch._make(map(torch.clone, batch))
@@ -88,7 +88,7 @@ def no_reads() -> Iterator[None]:
 
 
 def capture(function: Callable[[], Tensor], stream: torch.cuda.Stream) -> Callable[[], Tensor]:
-    """What a function does on the GPU, as a function that does it again and returns the same tensor, overwritten."""
+    """Capture a function's work on the GPU; the result replays it and returns the same tensor, overwritten."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):  # the latter stays there if it fails
         result = function()

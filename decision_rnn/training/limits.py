@@ -5,7 +5,7 @@ import numpy as np
 from decision_rnn.data.store import EpisodeStore
 
 BLOCK = 8_192
-"""Returns-to-go whose quantiles are computed at once."""
+"""The number of returns-to-go whose quantiles are computed at once."""
 
 
 def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarray, np.ndarray]:
@@ -30,16 +30,16 @@ def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarra
     starts, lengths, returns = store.offsets[:-1][order], lengths[order], returns[order]
     # Returns below zero weigh nothing, unless no return is above: then the weight is how far one is above the worst.
     weights = np.maximum(returns if returns.max() > 0 else returns - returns.min(), np.finfo(np.float32).tiny)
-    acting, training, plain = np.empty((3, lengths[0]))
+    acting, training, unweighted = np.empty((3, lengths[0]))
     start = 0
     while start < lengths[0]:  # timesteps that equally many episodes reach, a block at a time
         count = np.searchsorted(-lengths, -start, side="left")  # episodes longer than start
         block = slice(start, min(int(lengths[count - 1]), start + max(1, BLOCK // int(count))))
         values = to_go[starts[:count] + np.arange(block.start, block.stop)[:, None]]
         acting[block], training[block] = weighted_quantiles(values, weights[:count], quantile, (1 + quantile) / 2)
-        plain[block], *_ = weighted_quantiles(values, np.ones(count), 1 - 0.3 * (1 - quantile))
+        unweighted[block], *_ = weighted_quantiles(values, np.ones(count), 1 - 0.3 * (1 - quantile))
         start = block.stop
-    training = np.maximum(training, plain)
+    training = np.maximum(training, unweighted)
     if acting[-1] > acting[0]:
         return acting, training
     return acting.max(keepdims=True), np.maximum(training, np.maximum.accumulate(acting[::-1])[::-1])
@@ -52,7 +52,7 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, *levels: float) 
     values, weights = np.take_along_axis(values, order, 1).astype(np.float64), weights[order]
     below = np.cumsum(weights, axis=1) - weights
     rows, last = np.arange(len(values)), values.shape[1] - 1
-    rounded = np.flatnonzero((np.diff(below) < 0).any(axis=1))  # only by rounding, where np.interp decides
+    rounded = np.flatnonzero((np.diff(below) < 0).any(axis=1))  # by rounding; these rows are left to np.interp
     quantiles = []
     for level in levels:
         position = level * below[:, -1]

@@ -38,7 +38,7 @@ MOST_SKIPPED = 10
 
 @dataclass
 class TrainingLoop:
-    """The steps of a run in its folder, from where its trainer is, as `prepare_run` has prepared them.
+    """The training loop of a run that `prepare_run` has prepared, from the trainer's current step on.
 
     Attributes:
         means: The scalars of each step since the last line of metrics, by name.
@@ -52,7 +52,7 @@ class TrainingLoop:
     validation: Validation | None
     log: MetricsLog
     means: defaultdict[str, list[Tensor]]
-    # torchrun sends its processes once more what a terminal has sent to all of them.
+    # A terminal sends Ctrl-C to all processes, and torchrun then sends it to its processes again.
     interruption: Interruption = field(default_factory=lambda: Interruption(patient=TORCHRUN in os.environ))
 
     def run(self, callback: Callback | None) -> TrainedAgent:

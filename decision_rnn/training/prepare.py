@@ -1,4 +1,4 @@
-"""A run before its first step: what it is trained on and with, from a configuration, data and its last checkpoint."""
+"""Preparation of a run: its agent, trainer and batches, from a configuration, data and the last checkpoint."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -43,7 +43,7 @@ SEED_STRIDE = 1 << 32
 
 
 def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> TrainingLoop:
-    """A run in its folder, from its first step or, if `resume`, from its last checkpoint; prints what it is.
+    """Prepare a run in its folder, from its first step or, if `resume`, its last checkpoint, and print a description.
 
     Raises:
         InputError: If the run cannot be trained on the dataset or evaluated here, or the folder holds another one.
@@ -128,15 +128,15 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
 
 
 def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
-    """The episodes of the dataset that `validation` names, of a run that is trained on this store; InputError if it is
-    not available, too small, or of another task."""
+    """The episodes of the dataset that `validation` names; InputError if it is not available, too small, or of another
+    task than the training data in `store`."""
     name = str(config.validation)
     held_out = open_dataset(name, partial=config.partial).store
-    sizes, own = ((each.observation_dim, each.action_dim) for each in (held_out, store))
-    if sizes != own:
+    sizes, expected = ((each.observation_dim, each.action_dim) for each in (held_out, store))
+    if sizes != expected:
         raise InputError(
-            f"the observations and actions of validation {name} have {sizes} numbers, and those of {config.dataset} "
-            f"{own}. Name a dataset of the same task."
+            f"the observations and actions of validation {name} have the sizes {sizes}, expected {expected} as in "
+            f"{config.dataset}. Name a dataset of the same task."
         )
     return select_episodes(replace(config, dataset=name), held_out)
 

@@ -48,8 +48,8 @@ class Trainer(Generic[Model]):
             is moved to the device.
         settings: Optimiser, schedule, device and precision. The caller decides on the number of steps and the batches.
         initial_state: If given, `state` is what the model returned for the previous batch, without its gradient
-            (truncated backpropagation through time), and not always None. After a skipped step it is the initial
-            state, which this function makes for a number of rows.
+            (truncated backpropagation through time), and after a skipped step what this function returns for a
+            number of rows. Without it, `state` is always None.
 
     Raises:
         InputError: If the device is not available, or `settings.cuda_graph` is true and the step cannot be captured.
@@ -125,7 +125,7 @@ class Trainer(Generic[Model]):
         self.skipped_in_a_row.add_(1).mul_(skipped)
         for optimizer in self.optimizers:
             if getattr(optimizer, "_step_supports_amp_scaling", False):
-                # As of a torch.amp.GradScaler: if it is 1, neither weights nor the optimiser's state change.
+                # Set as by torch.amp.GradScaler: if it is 1, neither weights nor the optimiser's state change.
                 optimizer.found_inf = skipped  # type: ignore[attr-defined]
             elif skipped:
                 continue
@@ -139,7 +139,7 @@ class Trainer(Generic[Model]):
         return torch.cat([reported, torch.stack([norm, skipped])]), tuple(map(Tensor.detach, output.state))
 
     def _make_captured(self) -> CapturedStep | None:
-        """The step as a CUDA graph, if it is to be captured."""
+        """The step as a CUDA graph; None if it is to run eagerly."""
         fused = all(isinstance(optimizer, torch.optim.AdamW) for optimizer in self.optimizers)
         if self.device.type == "cuda" and not self.distributed and fused:
             required = self.settings.cuda_graph is True

@@ -32,7 +32,7 @@ def process_group() -> Iterator[None]:
     if local_rank < torch.cuda.device_count():
         torch.cuda.set_device(local_rank)
     store, group_rank, size = next(rendezvous("env://"))
-    # Keys of its own: those of a group that the same processes had before would connect some of them to its ends.
+    # Each group has its own keys: those of an earlier group would connect some processes to its closed sockets.
     store = distributed.PrefixStore(f"group {next(_groups)}", store)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend, store=store, rank=group_rank, world_size=size, timeout=TIMEOUT)

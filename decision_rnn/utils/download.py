@@ -27,18 +27,18 @@ def download(
     checksum: str | None = None,
     check: Callable[[Path], object] | None = None,
 ) -> Path:
-    """Download a file, completely or not at all; a second process waits for the first. An address that refuses,
-    stalls, breaks off or serves another file is given up for the next one.
+    """Download a file, completely or not at all; a second process waits for the first. If an address refuses,
+    stalls, breaks off or serves another file, the next one is tried.
 
     Args:
         file: Where the file goes. It is served under the same name.
-        addresses: The addresses of folders, in order, with a last "/".
-        remedy: A sentence on what to do if none of them serves it.
+        addresses: The addresses of folders, each ending in "/", in the order in which they are tried.
+        remedy: A sentence on what to do if no address serves the file.
         checksum: The SHA-256 of the file, or `sha512:` and its SHA-512. Without one only https is accepted.
-        check: Raises InputError for another file; for files without a known checksum.
+        check: For a file without a known checksum: a function that raises InputError if it is another file.
 
     Raises:
-        InputError: If no address serves the file; it has the reason of each.
+        InputError: If no address serves the file, with the reason for each.
     """
     import pooch  # slow to import, as requests is
     import requests
@@ -64,7 +64,7 @@ def download(
             try:
                 return Path(pooch.retrieve(address + file.name, checksum, file.name, file.parent, downloader=fetch))
             except (requests.RequestException, ValueError) as error:  # the latter for another checksum, and by `check`
-                # The text of a connection's error is a nest of others', of which the innermost comes last.
+                # The message of a connection error contains those of its causes, the innermost last.
                 nested = isinstance(error, requests.ConnectionError | requests.Timeout)
                 innermost = str(error).rpartition(": ")[2].rstrip("\"')")
                 reasons.append(f"{host}: {one_line(innermost if nested else error)}")

@@ -11,11 +11,11 @@ Returned = TypeVar("Returned")
 Handler = Callable[[int, FrameType | None], object]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-"""The signals that end work: Ctrl-C, what schedulers send before they kill, and a terminal that is closed."""
+"""The signals that end work: those of Ctrl-C, of schedulers before they kill a process, and of a closed terminal."""
 
 
 @contextlib.contextmanager
-def handled(handler: Handler = signal.default_int_handler) -> Iterator[None]:
+def handle_signals(handler: Handler = signal.default_int_handler) -> Iterator[None]:
     """Within the block, signals that would end the process call a handler, which by default raises KeyboardInterrupt.
 
     Signals that the process handles or ignores in its own way, such as SIGHUP under nohup, are left alone, and so are
@@ -29,12 +29,12 @@ def handled(handler: Handler = signal.default_int_handler) -> Iterator[None]:
                 signal.signal(number, handler)
         yield
     finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class Interruption:
-    """A context in which the signals that `handled` names only set `requested`.
+    """A context in which the signals that `handle_signals` names only set `requested`.
 
     A second Ctrl-C raises KeyboardInterrupt, unless it is `patient`: for work that takes a moment and would be lost.
     Schedulers send the other signals more than once.
@@ -43,15 +43,15 @@ class Interruption:
     def __init__(self, patient: bool = False) -> None:
         self.requested = False
         self._patient = patient
-        self._at_once = self._pressed = False
-        self._handled = handled(self._handle)
+        self._at_once = self._interrupted = False
+        self._signals = handle_signals(self._handle)
 
     def __enter__(self) -> Self:
-        self._handled.__enter__()
+        self._signals.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._handled.__exit__(None, None, None)
+        self._signals.__exit__(None, None, None)
 
     def call(self, function: Callable[[], Returned]) -> Returned | None:
         """The result of a call that may take long and leaves nothing half-done: it is interrupted at once, and the
@@ -66,8 +66,8 @@ class Interruption:
             self._at_once = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        pressed_again = number == signal.SIGINT and self._pressed
-        self._pressed |= number == signal.SIGINT
-        if self._at_once or (pressed_again and not self._patient):
+        again = number == signal.SIGINT and self._interrupted
+        self._interrupted |= number == signal.SIGINT
+        if self._at_once or (again and not self._patient):
             raise KeyboardInterrupt
         self.requested = True

@@ -57,7 +57,7 @@ TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeV
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Names: a list, or text such as `a,b`."""
 FileName = Annotated[str, AfterValidator(lambda name: str(Path(name).absolute()) if Path(name).exists() else name)]
-"""A file or folder, absolute if it exists, so that it is found from any working folder; or another name."""
+"""A path, made absolute if it exists, so that it is valid in any working folder; other names are unchanged."""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # the module may raise anything
-            elsewhere = ": run in its folder, or add that to PYTHONPATH" * (getattr(error, "name", None) == name)
-            message = f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}){elsewhere}"
+            hint = ": run in its folder, or add that to PYTHONPATH" * (getattr(error, "name", None) == name)
+            message = f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}){hint}"
             raise InputError(message) from error
 
 

@@ -141,7 +141,7 @@ _worker: dict[str, Any] = {}
 
 
 def _begin_work(prepare: Callable[[], None] | None, packed: bytes, reports: Any) -> None:
-    """Set up a worker: leave signals that are sent to a whole job to its parent, and exit when the parent does."""
+    """Set up a worker: ignore signals that schedulers send to all processes of a job, and exit when the parent does."""
     _worker.update(prepare=prepare, packed=packed, reports=reports)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)

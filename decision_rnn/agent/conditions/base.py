@@ -21,13 +21,13 @@ from decision_rnn.utils.registry import Class, ClassRegistry
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ConditionConfig:
-    """Options that all conditions share, and what depends on them alone.
+    """Options that all conditions share.
 
     Attributes:
         name: The condition's name.
         takes_target: Whether an episode has a target, such as a return.
-        needs_adaln: Whether `limit` and `loss` read hidden states, which must not depend on the values then: the
-            condition enters by `agent.conditioning adaln`.
+        needs_adaln: Whether `limit` and `loss` read hidden states. These must then not depend on the condition, which
+            needs `agent.conditioning adaln`.
     """
 
     takes_target: ClassVar[bool] = True

@@ -100,7 +100,7 @@ def _kernels(x: Tensor) -> ModuleType | None:
 @functools.cache
 def _triton_kernels(device: torch.device) -> ModuleType | None:
     """The Triton kernel, tried on one number; or None, with a warning, without Triton, which comes with torch's CUDA
-    builds for Linux, without the C compiler and Python headers that Triton needs, or if it does not know the GPU."""
+    builds for Linux, without the C compiler and Python headers that Triton needs, or if it does not support the GPU."""
     one = torch.ones(1, 1, 1, device=device)
     try:
         from decision_rnn.backbones.ops import recurrence_triton

@@ -1,10 +1,10 @@
 """The loops of recurrence.py over h_t = a_t * h_{t-1} + b_t and over its adjoint, as one kernel on CUDA.
 
-A program is a warp, whose threads have neighbouring channels of one batch row, one each, and go through time step by
-step. The next 32 steps are loaded while those before them are computed.
+A program is one warp. Its threads compute neighbouring channels of one batch row, one step after another; the next 32
+steps are loaded in the meantime.
 
-Where batch and width make fewer programs than the GPU runs at once, time is split into chunks with programs of their
-own. A first launch composes the steps of each chunk; in a second, which reads a and b again, each program composes the
+If batch and width make fewer programs than the GPU runs at once, time is split into chunks, each with its own programs.
+A first launch composes the steps of each chunk; in a second, which reads a and b again, each program composes the
 chunks before its own and starts from their state.
 
 Tested in Triton's interpreter and compiled for Hopper GPUs, but not yet run on one; earlier kernels were, on an H200.
@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 STEPS, CHANNELS = 32, 32
-"""Real numbers of a channel that are loaded at once, and channels of a program."""
+"""The real numbers of a channel that are loaded at once, and the channels of a program."""
 
 
 @triton.jit
@@ -47,8 +47,8 @@ def _load_steps(a, b, t, left, width, one, direction: tl.constexpr, steps: tl.co
     """The rows of a and b from step t on, of which `left` are in the chunk; the others, 1 and 0, keep the state."""
     rows = ()
     for s in tl.static_range(steps):
-        place = (t + direction * s) * width
-        rows = rows + ((tl.load(a + place, s < left, one), tl.load(b + place, s < left, 0.0)),)  # noqa: RUF005
+        offset = (t + direction * s) * width
+        rows = rows + ((tl.load(a + offset, s < left, one), tl.load(b + offset, s < left, 0.0)),)  # noqa: RUF005
     return rows
 
 
@@ -80,13 +80,13 @@ def recurrence_kernel(
     decay_re, decay_im = tl.full(re.shape, 1.0, dtype), tl.zeros(re.shape, dtype)
     if not compose:
         for i in range(chunks - 1 - chunk if backward else chunk):
-            place = (row * chunks + (chunks - 1 - i if backward else i)) * width + column
-            a_re, a_im = _numbers(tl.load(decays + place, inside, 0.0), dtype, is_complex)
-            b_re, b_im = _numbers(tl.load(ends + place, inside, 0.0), dtype, is_complex)
+            offset = (row * chunks + (chunks - 1 - i if backward else i)) * width + column
+            a_re, a_im = _numbers(tl.load(decays + offset, inside, 0.0), dtype, is_complex)
+            b_re, b_im = _numbers(tl.load(ends + offset, inside, 0.0), dtype, is_complex)
             re, im = _times(a_re, a_im, re, im, is_complex)
             re, im = re + b_re, im + b_im
-    place = row * time * width + column
-    a, b, h = a + place, b + place, h + place
+    offset = row * time * width + column
+    a, b, h = a + offset, b + offset, h + offset
     direction: tl.constexpr = -1 if backward else 1
     first = chunk * length
     end = tl.minimum(first + length, time)
@@ -114,9 +114,9 @@ def recurrence_kernel(
                 _store(h + (t + direction * s) * width, h_re, h_im, s < left, is_complex)
         t, left = t + direction * steps, left - steps
     if compose:
-        place = (row * chunks + chunk) * width + column
-        _store(decays + place, decay_re, decay_im, inside, is_complex)
-        _store(ends + place, re, im, inside, is_complex)
+        offset = (row * chunks + chunk) * width + column
+        _store(decays + offset, decay_re, decay_im, inside, is_complex)
+        _store(ends + offset, re, im, inside, is_complex)
     elif backward:  # noqa: SIM102
         if chunk == 0:
             _store(initial + row * width + column, re, im, inside, is_complex)
@@ -135,8 +135,8 @@ def adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def chunk_count(programs: int, time: int, device: torch.device) -> int:
-    """Chunks into which time is split, so that each of the GPU's multiprocessors has up to eight programs; 1 where it
-    has two anyway or time is short. A rule by arithmetic, not by measurement."""
+    """Chunks into which time is split, so that each of the GPU's multiprocessors has up to eight programs; 1 if each
+    has two without chunks, or if time is short. These bounds are estimates."""
     if device.type != "cuda" or time < 256:
         return 1
     processors = torch.cuda.get_device_properties(device).multi_processor_count
@@ -148,14 +148,14 @@ def _run(a: Tensor, b: Tensor, initial: Tensor, backward: bool) -> Tensor:
     if not h.numel():
         return h
     batch, time, width = b.shape
-    programs, parts = batch * triton.cdiv(width, CHANNELS), 2 if h.is_complex() else 1
-    assert time * width * parts < 2**31, "the kernel addresses a row of the batch by 32-bit integers"
+    programs, reals = batch * triton.cdiv(width, CHANNELS), 2 if h.is_complex() else 1
+    assert time * width * reals < 2**31, "the kernel addresses a row of the batch by 32-bit integers"
     length = STEPS * triton.cdiv(time, STEPS * chunk_count(programs, time, h.device))
     chunks = triton.cdiv(time, length)
     decays, ends = h.new_empty(2, batch, chunks, width) if chunks > 1 else (h, h)
     tensors = [a.resolve_conj().contiguous(), b.resolve_conj().contiguous(), initial, decays, ends, h]
     tensors = [torch.view_as_real(x) if x.is_complex() else x for x in tensors]
-    options = {"backward": backward, "is_complex": parts == 2, "steps": STEPS // parts, "columns": CHANNELS * parts}
+    options = {"backward": backward, "is_complex": reals == 2, "steps": STEPS // reals, "columns": CHANNELS * reals}
     for compose in [True, False] if chunks > 1 else [False]:
-        recurrence_kernel[(programs * chunks,)](*tensors, time, width * parts, length, compose, **options, num_warps=1)
+        recurrence_kernel[(programs * chunks,)](*tensors, time, width * reals, length, compose, **options, num_warps=1)
     return h

@@ -12,7 +12,7 @@ from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.registry import Registry
 
 PUBLISHED = "published"
-"""In place of a path: the file that the dataset's authors published."""
+"""The value of a path that means the file that the dataset's authors published."""
 
 
 class Source(ABC):
@@ -90,8 +90,8 @@ def file_places(file_name: str, folder: str) -> list[Path]:
 
 
 def find_file(name: str, path: Path | None, places: Sequence[Path], download: Callable[[], Path]) -> Path | None:
-    """The file given for a dataset, or else the first of `places` that exists; InputError if a given one does not.
-    The path `published` stands for the first of `places`, or else for what `download` returns."""
+    """The file `path`, or without one the first of `places` that exists; InputError if `path` does not exist. The path
+    `published` means the first of `places` that exists, or else the file that `download` returns."""
     if path is None or path.name == PUBLISHED:
         return next(filter(Path.is_file, places), None) or (download() if path else None)
     file = Path(os.path.expanduser(path))

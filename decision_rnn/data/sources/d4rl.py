@@ -31,8 +31,8 @@ LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-
 TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
 ADDRESSES = (
-    # The mirror first: D4RL's own server has been down since August 2026, and a dead address costs every user its
-    # timeout. Either way a file is accepted by its hash alone.
+    # The mirror comes first, since D4RL's own server has been down since August 2026 and would cost a timeout. Files of
+    # both are accepted by their hashes.
     hub_folder("imone/D4RL", "9ed58d8a76c12f4c1cb5db51fa71389e703d2ec5"),
     "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/",
 )

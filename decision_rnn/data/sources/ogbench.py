@@ -30,7 +30,7 @@ from decision_rnn.utils.messages import bar
 
 KEYS = ("observations", "actions", "terminals")
 ADDRESSES = (
-    # The mirror first, as for D4RL: their server is the same.
+    # The mirror comes first, as for D4RL, which has the same server.
     hub_folder("zhouzypaul/ogbench_datasets", "8e7f4278a635a75338f0f1dc0e8f029d61503c4b"),
     "https://rail.eecs.berkeley.edu/datasets/ogbench/",
 )
