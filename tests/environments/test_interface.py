@@ -1,4 +1,4 @@
-"""Environments that others wrote and that lack something: what is said where they are entered."""
+"""Environments whose interface is not Gymnasium's: the errors, and what still works."""
 
 import sys
 from collections.abc import Callable, Iterator

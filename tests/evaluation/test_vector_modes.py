@@ -1,4 +1,4 @@
-"""Actors in vector environments of others: how they reset, declared or not, and rewards that are left out."""
+"""Actors in vector environments: modes of autoreset, declared or not, and rewards that are left out."""
 
 import copy
 import pickle

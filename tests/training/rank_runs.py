@@ -1,4 +1,4 @@
-"""Small runs, of every objective and condition, that one process trains and so do the two of torchrun.
+"""Small runs, of every objective and condition, trained by one process and by the two of torchrun.
 
 As a script of torchrun, in the working folder: `train` trains them all and is killed in the last one, `resume` goes on.
 """

@@ -1,4 +1,4 @@
-"""What precedes the first step does not grow faster than the data: one long episode, or many of one step."""
+"""The time before the first step is at most proportional to the data: one long episode, or many of one step."""
 
 import shutil
 import sys
