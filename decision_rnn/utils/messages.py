@@ -37,7 +37,7 @@ def warn(text: str) -> None:
 
 def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
     """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell; hidden elsewhere or if `show` is False."""
-    without_terminal = False if "ipykernel" in sys.modules else None
+    without_terminal = False if type(sys.stderr).__module__.startswith("ipykernel") else None
     make: Any = tqdm  # whose overloads take no unpacked arguments
     return make(*arguments, disable=True if _silent.get() or not show else without_terminal, **settings)
 

@@ -17,6 +17,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.utils.plugins import import_plugins
 
 SMALL = ["--training.steps", "3", "--backbone.width", "8", "--evaluation.episodes"]
+PLUGINS = ("pendulum", "layers", "trap")
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Refused = Callable[..., None]
 
@@ -29,9 +30,11 @@ def command(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / module).write_text(example(module))
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for module in PLUGINS:  # such as scripts/bench/layers.py, of another test
+        monkeypatch.delitem(sys.modules, module, raising=False)
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        environments, modules, backbones = set(gymnasium.registry), set(sys.modules), set(BACKBONES)
+        environments, backbones = set(gymnasium.registry), set(BACKBONES)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "path", list(sys.path))
             done = inline_cli(*arguments)
@@ -39,7 +42,7 @@ def command(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             del BACKBONES[name]
         for name in set(gymnasium.registry) - environments:
             del gymnasium.registry[name]
-        for name in {"pendulum", "layers", "trap"} - modules:
+        for name in PLUGINS:
             sys.modules.pop(name, None)
         return done
 
