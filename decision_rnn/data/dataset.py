@@ -202,8 +202,8 @@ def import_log(
             `Dict` space.
         actions: The columns or arrays of an action.
         reward: The column of the rewards; if left out, they are 0: train with the condition `none`.
-        episode: The column of what tells episodes apart, numbers or text; its rows need not be side by side. If left
-            out, a log is one episode, or several if flags end them.
+        episode: The column that identifies episodes, numbers or text; its rows need not be side by side. If left
+            out, a log is one episode, or multiple if flags end them.
         time: The column, of numbers or times, that orders the rows of an episode; if left out, they are in order.
         terminated: The column, of true and false or 1 and 0, that is true in the last row of an episode whose task
             ended; empty is false.
@@ -238,35 +238,35 @@ def import_log(
     logs = list(chain.from_iterable(map(expand_folder, log if isinstance(log, list | tuple) else [log])))
     if not logs:
         raise InputError(f"there are no logs for {name}: expected at least one.")
-    named = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
-    names = {role: [column] for role, column in named.items() if column is not None}
-    several = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
-    options = LogOptions(names | {role: columns for role, columns in several.items() if columns}, split, missing)
+    single = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
+    names = {role: [column] for role, column in single.items() if column is not None}
+    multiple = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
+    options = LogOptions(names | {role: columns for role, columns in multiple.items() if columns}, split, missing)
     notes, remarks = list[str](), Remarks()
     if not append:
         check_new(name)
 
     batches = [logs] if join else [[each] for each in logs]
-    tolerance: Missing = missing if len(batches) > 1 else "error"
+    missing_log: Missing = missing if len(batches) > 1 else "error"
 
-    def opened() -> Iterator[tuple[str, Log]]:
+    def open_logs() -> Iterator[tuple[str, Log]]:
         for number, each in enumerate(batches):
             where = str(each[0]) if isinstance(each[0], str | Path) else f"log {number}"
-            with remarks.leaving_out(where, tolerance, ""):
+            with remarks.leaving_out(where, missing_log, ""):
                 yield where, open_log(each, options, remarks)
 
     def read_all() -> Iterator[Episode]:
-        for where, log in chain([(label, first)], openings):
+        for where, log in chain([(label, first)], opened):
             if (log.columns, log.spaces[0]) != (first.columns, first.spaces[0]):
-                has = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
-                raise InputError(f"{where} has {has}, unlike {label}: import it alone.")
-            with remarks.leaving_out(where, tolerance, ""):
+                layout = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
+                raise InputError(f"{where} has {layout}, unlike {label}: import it alone.")
+            with remarks.leaving_out(where, missing_log, ""):
                 yield from log.episodes
         notes.extend(remarks.sentences())
 
     with quiet(not progress):
-        openings = opened()
-        label, first = next(openings, None) or ("", open_log(batches[0], options, remarks))
+        opened = open_logs()
+        label, first = next(opened, None) or ("", open_log(batches[0], options, remarks))
         spaces = {"observation_space": first.spaces[0], "action_space": action_space or first.spaces[1]}
         episodes = bar(read_all(), "importing", unit=" episodes")
         settings: dict[str, Any] = {"missing": missing, "columns": first.columns, "notes": notes, **spaces}
@@ -283,7 +283,7 @@ def import_log(
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
-    """Write the episodes of several datasets of one environment as a new one; the parts stay.
+    """Write the episodes of multiple datasets of one environment as a new one; the parts stay.
 
     Args:
         name: The name of the new dataset: `local/` and a word.

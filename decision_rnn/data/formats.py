@@ -1,6 +1,6 @@
-"""Logs in the layouts of other libraries: HDF5 and npz files and arrays in memory, told apart by their keys; folders.
+"""Readers of logs in the layouts of other libraries: HDF5 and npz files, and arrays in memory, known by their keys.
 
-Tables, LeRobot's folders among them, are read by `table.py`.
+Tables, such as LeRobot's parquet files, are read by `table.py`.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ FILES = (".hdf5", ".h5", ".npz")
 
 
 def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:
-    """The arrays of each block of steps, by its name, whose keys of actions match a regular expression.
+    """The arrays of each block of steps, by name. Keys of actions match the regular expression `action`.
 
-    Blocks are groups with a number, `data/demo_0/actions`, as robomimic, Minari and ManiSkill write, and groups beside
-    them; or numbered arrays, `actions_0`, as d3rlpy 2 does, of which `observations_0_1` is a part of an observation; or
-    all, without a name: `actions`, as D4RL and d3rlpy 1 write, or `data/action`, as diffusion policy does.
+    A block is a numbered group, `data/demo_0/actions`, as of robomimic, Minari and ManiSkill, also one without actions;
+    or arrays of one number, `actions_0`, as of d3rlpy 2, where `observations_0_1` is one of several observations; or
+    all arrays, without a name: `actions`, as of D4RL and d3rlpy 1, or `data/action`, as of diffusion policy.
     """
     groups = (re.fullmatch(rf"(.*\D)\d+/({action})(/.*)?", key) for key in arrays)
     stems = "|".join({re.escape(match[1]) for match in groups if match})
@@ -60,10 +60,10 @@ def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
     Args:
         logs: The paths of files or of a folder of LeRobot's, arrays by name, or what `pandas.DataFrame` accepts.
         options: The names of its columns or arrays; without observations and actions they are found by `NAMES`.
-        remarks: Collects what a reader of scores should know.
+        remarks: Collects remarks for readers of scores.
 
     Raises:
-        InputError: If it cannot be read, or its layout is unknown: the message lists what it holds.
+        InputError: If the log cannot be read, or its layout is unknown; the message then lists its arrays.
     """
     if not _is_of_arrays(logs[0], options):
         return read_table(logs, options, remarks)
@@ -98,7 +98,7 @@ def expand_folder(log: Any) -> list[Any]:
 
 
 def as_episode(item: Any) -> Any:
-    """A dictionary of the arrays of one episode as an `Episode`; anything else as it is."""
+    """An `Episode` from a dictionary of its arrays; anything else is returned unchanged."""
     if not isinstance(item, Mapping):
         return item
     log = read_arrays("a dictionary of arrays", _flattened(item), LogOptions(), Remarks(), whole=True)
@@ -113,15 +113,15 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remark
     reader = _Reader(label, blocks, options, remarks, whole or "" not in blocks)
     if not (reader.keys["observations"] and reader.keys["actions"]):
         raise InputError(
-            f"{label} has an unknown layout: {_shapes(arrays)}. Needed are observations (T, O), not images, actions "
-            "(T, A), and flags (T,) or the ends of episodes, unless each is a group or has a number. Name the arrays "
-            "with --observations, --actions, --reward, --terminated, --truncated, --episode."
+            f"{label} has an unknown layout: {_shapes(arrays)}. Expected observations (T, O) that are not images, "
+            "actions (T, A), and flags (T,) or ends of episodes unless each episode is a numbered group. Name the "
+            "arrays with --observations, --actions, --reward, --terminated, --truncated, --episode."
         )
     masks = {key: set(np.ravel(arrays[key]).astype("U").tolist()) for key in arrays if key.startswith("mask/")}
     splits = {key.removeprefix("mask/"): members for key, members in masks.items()}
     if (members := options.members(label, splits, remarks)) is not None:
         blocks = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}
-    numbered = np.any(arrays.get("discrete_action", False))  # what d3rlpy 1 calls actions that number choices
+    numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
     space = Discrete(int(np.max(blocks[""][reader.keys["actions"][0]])) + 1) if numbered and "" in blocks else None
     return Log(reader.episodes(blocks), {}, (reader.space, space))
 
@@ -138,7 +138,7 @@ class _Reader:
         self, label: str, blocks: Mapping[str, Arrays], options: LogOptions, remarks: Remarks, whole: bool
     ) -> None:
         self.label, self.options, self.remarks, self.whole = label, options, remarks, whole
-        samples: dict[str, Any] = {}  # the largest, as some may be empty
+        samples: dict[str, Any] = {}  # the largest of each name, since some may be empty
         for key, values in chain.from_iterable(block.items() for block in blocks.values()):
             if key not in samples or np.size(values) > np.size(samples[key]):
                 samples[key] = values
@@ -146,19 +146,19 @@ class _Reader:
         observed = sorted(self.keys["observations"], key=lambda key: key.split("/"))
         remarks.name("images", [key for key in observed if not _is_vector(samples[key])])
         observed = self.keys["observations"] = [key for key in observed if _is_vector(samples[key])]
-        parts = {key: key.partition("/")[2] for key in observed}
-        following = [[f"{name}/{part}".strip("/") for part in parts.values()] for name in NAMES["following"]]
+        suffixes = {key: key.partition("/")[2] for key in observed}
+        following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes.values()] for name in NAMES["following"]]
         widths = {key: values.shape[1:] for key, values in samples.items()}
-        same = (keys for keys in following if [widths.get(key) for key in keys] == [widths[key] for key in parts])
+        same = (keys for keys in following if [widths.get(key) for key in keys] == [widths[key] for key in suffixes])
         self.keys["following"] = next(same, [])
-        shapes = {tuple((part or key).split("/")): widths[key] or (1,) for key, part in parts.items()}
+        shapes = {tuple((suffix or key).split("/")): widths[key] or (1,) for key, suffix in suffixes.items()}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
         if not any(self.keys[flag] for flag in ("terminated", "truncated", "success")):
             remarks.name("done", self.keys["done"])
 
     def episodes(self, blocks: Mapping[str, Arrays]) -> Iterator[Episode]:
-        """The episodes of blocks, in their order: one of a block that is whole or has a last observation more."""
+        """The episodes of blocks, in order. A block that is whole or has one more observation than actions is one."""
         for name, block in blocks.items():
             where = ", ".join(filter(None, (self.label, name)))
             tolerant = self.remarks.leaving_out(name, self.options.missing) if self.whole else contextlib.nullcontext()
@@ -182,7 +182,7 @@ class _Reader:
         return values.astype(bool)
 
     def _bounds(self, where: str, block: Arrays, steps: int) -> np.ndarray | None:
-        """(steps,) bool, the last steps of episodes as ids, starts, ends or lengths say them; None without these."""
+        """(steps,) bool, true at the last steps of episodes, from ids, starts, ends or lengths; None without these."""
         kinds = ("episode",) if "episode" in self.options.names else ("starts", "ends", "lengths", "episode")
         kind = next((kind for kind in kinds if self.keys[kind]), None)
         if kind is None:
@@ -193,7 +193,7 @@ class _Reader:
             ids = np.cumsum(self._flags(where, block, kind, steps))
         elif kind in ("ends", "lengths"):
             ids = np.repeat(np.arange(len(values)), values if kind == "lengths" else np.diff(values, prepend=0))
-        elif len(values) == 1:  # a number of the log
+        elif len(values) == 1:  # the number of the episode
             return None
         last = np.append(ids[1:] != ids[:-1], True)
         if len(ids) != steps or len(np.unique(ids)) != last.sum():
@@ -222,12 +222,12 @@ class _Reader:
 
 
 def _is_vector(array: Any) -> bool:
-    """Whether rows of an array are numbers and no images."""
+    """Whether the rows of an array are numeric and not images."""
     return array.ndim > 0 and array.dtype.kind in "fiub" and not sorted(array.shape[1:])[-2:-1] >= [IMAGE_SIDE]
 
 
 def _is_flag(array: Any, steps: int) -> bool:
-    """Whether an array that is not read looks like a flag of every step: some 0, some 1."""
+    """Whether an unused array looks like a flag: 0 or 1 for every step, and not all equal."""
     numeric = np.shape(array) in ((steps,), (steps, 1)) and array.dtype.kind in "fiub"
     return numeric and 0 < np.sum(array) < steps and bool(np.isin(array, (0, 1)).all())
 
@@ -255,7 +255,7 @@ def _flattened(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _is_of_arrays(log: Any, options: LogOptions) -> bool:
-    """Whether a log is read as arrays: such a file, or a dictionary of them, not one of columns that are named."""
+    """Whether a log has arrays: an HDF5 or npz file, or a dictionary of arrays rather than of named columns."""
     if isinstance(log, Mapping):
         named = {"observations", "actions"} <= options.names.keys()
         return not named or any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values())

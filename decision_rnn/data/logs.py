@@ -1,4 +1,4 @@
-"""What logs of every format have in common: the names of what episodes are read from, and remarks on how they were."""
+"""Logs of all formats: the usual names of arrays and columns, options, remarks, and the cut into episodes."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "episode": ("episode_index", "episode_id", "episode_ids", "episode"),
     "time": ("frame_index",),
 }
-"""The names under which other libraries write what an episode is read from; the first that a log has is read."""
+"""The names that other libraries give to arrays and columns, by role; the first that a log has is read."""
 FLAGS = ("terminated", "truncated", "done", "success")
 LEAVE_OUT = " --missing drop_episode leaves out such episodes."
 LISTED = 20
@@ -43,12 +43,12 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class LogOptions:
-    """The columns or arrays of a log by what they hold, and how it is read.
+    """The columns or arrays of a log by role, and how it is read.
 
     `names` are by role, as in `NAMES`, and may be patterns such as `obs_*`. Without `rewards` all rewards are 0.
     Without `episode` a log is one episode, unless flags end episodes in it. Without `time` the rows are in order.
-    Without `truncated`, episodes that did not terminate were truncated. `done` is true where either ends an episode;
-    with `success`, such an end is a termination where that is true.
+    Without `truncated`, episodes that did not terminate were truncated. `done` is true at ends of both
+    kinds; with `success`, those where it is true are terminations.
     """
 
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class LogOptions:
         """The columns or arrays of a role among those that are known: the named ones, or the first of usual names.
 
         Raises:
-            InputError: If one that is named is not there.
+            InputError: If the log lacks a named one.
         """
         if role not in self.names:
             usual = (rf"{re.escape(name)}([/.].*)?" for name in NAMES[role])
@@ -89,7 +89,7 @@ class LogOptions:
 
 @dataclass
 class Log:
-    """A log that was opened: its episodes, and the names and spaces of their entries as far as it says."""
+    """An open log: its episodes and, if it has them, the names of columns, the spaces and the Gymnasium id."""
 
     episodes: Iterator[Episode]
     columns: dict[str, list[str]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Log:
 
 
 class Remarks:
-    """Counts and names that reading logs yields, told by `sentences`."""
+    """Counts and names that are collected while logs are read, and described by `sentences`."""
 
     def __init__(self) -> None:
         self.counts = Counter[str]()
@@ -111,7 +111,7 @@ class Remarks:
 
     @contextlib.contextmanager
     def leaving_out(self, where: str, missing: Missing, remedy: str = LEAVE_OUT) -> Iterator[None]:
-        """Note as left out what raises InputError inside the block, unless `missing` makes that an error."""
+        """Note InputError inside the block as an episode or file that is left out; raise it if `missing` is `error`."""
         try:
             yield
         except InputError as error:
@@ -120,12 +120,12 @@ class Remarks:
             self.name("left out", [f"{where} ({one_line(error)})"])
 
     def identify(self, log: str, times: Mapping[Any, tuple[Any, Any] | None]) -> None:
-        """Note the ids of a log's episodes that an earlier one has too; `times` are first and last, if known."""
+        """Note ids of a log's episodes that an earlier log has too; `times` are the first and the last, if known."""
         for episode, span in times.items():
             earlier, before = self.ids.get(episode, (log, None))
             if earlier != log:
-                goes_on = ", where its times go on" * bool(before and span and span[0] > before[1])
-                self.name("shared", [f"the episode {episode} is in {earlier} and {log}{goes_on}"])
+                continues = ", where its times continue" * bool(before and span and span[0] > before[1])
+                self.name("shared", [f"the episode {episode} is in {earlier} and {log}{continues}"])
             self.ids[episode] = log, span
 
     def sentences(self) -> Iterator[str]:
@@ -143,13 +143,13 @@ class Remarks:
             f"(--partial drop leaves them out{join if counts['logs'] > 1 else ''})",
             "endless": "no flag ends episodes in {:,} of the logs: each is read as one truncated episode",
             "within": f"flags are true within {{:,}} of {episodes}, which are not cut there",
-            "done": "{} says that an episode ended, not whether its time did: taken as terminated",
-            "flags": "passed over, though it looks like a flag: {} (--terminated, --truncated or --episode reads one)",
-            "images": "left out, as they are no vectors of numbers: {}",
-            "tasks": "the observations do not tell {} apart: --observations may name task_index too",
-            "splits": "its splits {} are all read (--split reads one)",
-            "shared": "{}: taken as two (--join reads the files as one log)",
-            "left out": "left out, as they cannot be read: {}",
+            "done": "{} does not distinguish termination from truncation: ends are read as terminations",
+            "flags": "not read, although it looks like a flag: {} (--terminated, --truncated or --episode reads one)",
+            "images": "left out, since they are not numeric vectors: {}",
+            "tasks": "the observations do not distinguish {}: --observations may name task_index too",
+            "splits": "all of its splits are read: {} (--split reads one)",
+            "shared": "{}: read as two episodes (--join reads the files as one log)",
+            "left out": "left out, since they cannot be read: {}",
         }
         for kind, sentence in sentences.items():
             if value := counts[kind] or names.get(kind):
@@ -162,7 +162,7 @@ def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Epis
     Args:
         arrays: `observations` (T, O) and `actions` (T, A); as far as known `rewards` (T,), `following` (T, O), the
             observations after the actions, any of `FLAGS` (T,) and `bounds` (T,), bool, the last steps of episodes.
-        counts: Those of `Remarks`, which are raised.
+        counts: The counts of `Remarks`, which are increased.
     """
     observations, actions = arrays["observations"], arrays["actions"]
     steps, following = len(actions), arrays.get("following", observations)
@@ -205,10 +205,10 @@ def _listed(names: list[str]) -> str:
 
 
 def label_log(log: Any) -> str:
-    """What a log is called in messages."""
+    """The name of a log in messages."""
     return str(Path(log).expanduser()) if isinstance(log, str | Path) else f"the log, of type {type(log).__name__},"
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts names with numbers in them by these: `demo_9` before `demo_10`."""
+    """A sorting key for names with numbers: `demo_9` before `demo_10`."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]

@@ -1,4 +1,4 @@
-"""Logs, such as a robot's: CSV and parquet files and tables in memory with a row for every step, read by pandas, and
+"""Readers of logs with a row for every step, such as a robot's, by pandas: CSV and parquet files, tables in memory, and
 LeRobot's folders of parquet files.
 
 A row has an observation, the action that was chosen at it, and the reward of that action. Most logs have no
@@ -24,7 +24,7 @@ TRUTH = {"true": True, "1": True, "1.0": True} | dict.fromkeys(["false", "0", "0
 TABLES = (".csv", ".tsv", ".parquet")
 REMEDY = "Name a CSV, parquet, HDF5 or npz file. Load others in Python, and pass their arrays to import_log."
 LEROBOT = {"episode_index", "frame_index"}
-"""Columns of LeRobot's parquet files, whose other columns are known by name."""
+"""Columns by which LeRobot's parquet files are recognised."""
 
 
 def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
@@ -36,7 +36,7 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
             is read into memory; or several that are one log.
         options: The columns to read, and whether missing numbers are errors; else episodes have NaN in their place.
             Columns of usual names need not be named, nor those of LeRobot.
-        remarks: Collects what a reader of scores should know.
+        remarks: Collects remarks for readers of scores.
 
     Raises:
         InputError: If the log cannot be read, lacks one of the columns, or holds something else than numbers, is not
@@ -59,7 +59,9 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
         steps = {key: values[rows] for key, values in columns.items()}
         last = {key: values[-1] for key, values in steps.items()}
         idle = np.isnan(last["actions"]).all() and np.nan_to_num(last.get("rewards", 0)) == 0
-        if len(rows) > 1 and idle and is_finite(last["observations"]).all():  # it is what follows the last action
+        if (
+            len(rows) > 1 and idle and is_finite(last["observations"]).all()
+        ):  # the row is the observation after the last action
             following = steps["observations"][1:]
             for flag in steps.keys() & FLAGS:
                 steps[flag][-2] |= steps[flag][-1]
@@ -82,7 +84,7 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
 
 
 def lerobot_files(path: Path) -> list[Path]:
-    """The files with the data of a folder, or a file, of LeRobot's, version 2 or 3; none if it is another."""
+    """The data files of a LeRobot dataset, version 2 or 3, from its folder or a file; none if it is not LeRobot's."""
     files = [file for file in path.rglob("*.parquet") if "meta" not in file.relative_to(path).parts]
     files = files or [path] * (path.suffix == ".parquet" and path.is_file())
     known = (path / "meta" / "info.json").is_file() or any(LEROBOT.issubset(_schema(file)) for file in files)
@@ -90,7 +92,7 @@ def lerobot_files(path: Path) -> list[Path]:
 
 
 def _schema(file: Path) -> dict[str, bool]:
-    """The columns of a parquet file, and whether each holds numbers or lists of them; none if it cannot be read."""
+    """The columns of a parquet file, and whether each holds numbers or lists of numbers; empty if it is unreadable."""
     with importing(file, "logs"):
         import pyarrow.parquet
     try:
@@ -107,7 +109,7 @@ class _Table:
     Attributes:
         keys: By role, its columns.
         complete: Whether missing numbers are errors.
-        files: (N,), the number of the log that a row is from.
+        files: (N,), the index of the log that a row is from.
         times: (N,), the rank of a row's time.
     """
 
@@ -131,12 +133,12 @@ class _Table:
         if not (self.keys["observations"] and self.keys["actions"]):
             raise InputError(
                 f"{self.label} has the columns {names}. Name those of the observations and of the actions, as "
-                '--observations "obs_*" --actions force, and --reward, --episode, --time and --terminated as there are.'
+                '--observations "obs_*" --actions force, and any of --reward, --episode, --time and --terminated.'
             )
         self._remark()
 
     def _frame(self, log: Any, options: LogOptions) -> Any:
-        """One of the logs; of a folder of LeRobot's, the columns that hold numbers."""
+        """One of the logs as a DataFrame; of a LeRobot dataset, only the numeric columns."""
         with reading(label_log(log), "a table", REMEDY):
             if isinstance(log, str | Path) and (files := lerobot_files(path := Path(log).expanduser())):
                 frame = self._lerobot(path, files, options)
@@ -155,7 +157,7 @@ class _Table:
         return self.pandas.read_csv(path, sep=delimiter, float_precision="round_trip", **settings)
 
     def _lerobot(self, folder: Path, files: Sequence[Path], options: LogOptions) -> Any:
-        """The data of a LeRobot dataset: the episodes and their order are those of its rows, not of its metadata."""
+        """The rows of a LeRobot dataset, which determine the episodes and their order; its metadata do not."""
         info, frames, columns = dict[str, Any](), [], dict[str, bool]()
         with contextlib.suppress(OSError):
             info = json.loads((folder / "meta" / "info.json").read_bytes())
@@ -173,7 +175,7 @@ class _Table:
         return frame if members is None else frame[frame["episode_index"].isin(members)]
 
     def _remark(self) -> None:
-        """Note the ids of the episodes, whether tasks differ, and columns that are not read but look like flags."""
+        """Note the ids of episodes, whether there are several tasks, and unused columns that look like flags."""
         keys, frame = self.keys, self.frame
         if keys["episode"] and not self.files.any():
             times, ids = frame[(keys["time"] or keys["episode"])[0]], frame[keys["episode"][0]]
@@ -184,7 +186,7 @@ class _Table:
         roles = ("observations", "actions", "rewards", "episode", "time", *FLAGS)
         used = set(chain.from_iterable(keys[role] for role in roles))
         for name in filter(lambda name: name not in used, frame.columns):
-            with contextlib.suppress(TypeError):  # lists, which are no flags
+            with contextlib.suppress(TypeError):  # lists cannot be flags
                 different = frame[name].drop_duplicates()
                 if name == "task_index" and len(different) > 1:
                     self.remarks.name("tasks", [f"{len(different)} tasks"])
@@ -239,7 +241,7 @@ class _Table:
         return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
     def check_order(self, rows: np.ndarray) -> None:
-        """Raise InputError unless times order the rows of an episode, and all of one log before those of the next."""
+        """Raise InputError unless times order the rows of an episode, all of a log before those of the next."""
         times, files = self.times[rows], self.files[rows]
         unordered = (np.diff(times, append=-2) == 0) | (times < 0)
         if unordered.any() or (np.diff(files) != 0).sum() >= len(np.unique(files)):
@@ -248,7 +250,7 @@ class _Table:
     def refuse_order(self, row: int) -> None:
         raise InputError(
             f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row {row}. Name the "
-            f"column of what tells episodes apart{', or leave out --join' * bool(self.files[-1])}."
+            f"column that identifies episodes{', or leave out --join' * bool(self.files[-1])}."
         )
 
 

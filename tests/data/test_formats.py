@@ -367,7 +367,7 @@ def test_episode_in_several_files_is_said_or_joined(tmp_path: Path, capsys: pyte
     assert main(["data", "import", *paths[:2], "--name", "local/two", *words]) == 0
     assert main(["data", "info", "local/two"]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "--join" in line)
-    for word in ("7", paths[0], paths[1], "go on"):
+    for word in ("7", paths[0], paths[1], "continue"):
         assert word in line
     for order in (paths[:2], paths[1::-1]):
         (episode,) = imported(order, f"local/joined{order is paths}{order[0][-5]}", join=True, **columns)

@@ -178,7 +178,7 @@ def test_logs_are_appended_only_with_the_same_columns() -> None:
     [
         ({}, {"reward": "rew"}, "'rew'"),
         ({}, {"actions": "u,obs0"}, "Did you mean obs_0"),
-        ({}, {"observations": ""}, "Needed are observations"),
+        ({}, {"observations": ""}, "Expected observations"),
         ({"u": ["1", "2", "three", "4", "5"]}, {}, "column u .*three"),
         ({"u": [0, -1e300, 0, 0, 0]}, {}, "row 1 .* u"),
         ({"run": [1, 1, None, 2, 2]}, {}, "row 2 .* run"),
