@@ -180,7 +180,7 @@ def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Epis
             truncated = truncated | (ends & ~terminated)
     elif "following" in arrays:
         before, after = following[:-1], observations[1:]
-        differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
+        differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN equals NaN
         ends = ends | np.append(differ.any(1), False)
     offsets = np.concatenate([[0], np.flatnonzero(ends[:-1]) + 1, [steps]])
     last = offsets[1:] - 1

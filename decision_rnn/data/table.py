@@ -35,7 +35,7 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
         logs: The path of a CSV or parquet file or of a folder of LeRobot's, or what `pandas.DataFrame` accepts, which
             is read into memory; or several that are one log.
         options: The columns to read, and whether missing numbers are errors; else episodes have NaN in their place.
-            Columns of usual names need not be named, nor those of LeRobot.
+            Usual names, and those of LeRobot, need not be given.
         remarks: Collects remarks for readers of scores.
 
     Raises:

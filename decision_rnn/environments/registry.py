@@ -69,7 +69,7 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         MissingEnvironmentError: If the environment cannot be made here, or is None. Only registered ids are made:
             others could name a module to import.
     """
-    with contextlib.suppress(Exception):  # others work without MuJoCo; those that need it fail below
+    with contextlib.suppress(Exception):  # only environments that need MuJoCo fail below
         import mujoco  # here: the import is slow, and listing datasets does not need it
 
         if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own

@@ -58,7 +58,8 @@ def evaluate(
     """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
 
     Every episode has its own environment and seed; the result is the same for any number of processes. The result of a
-    run, or of one of its checkpoints, is also written to its folder.
+    run, or of one of its checkpoints, is also written to its folder. Before, an environment that is neither Gymnasium's
+    nor this package's is reset and takes one random action, so that its errors are reported early.
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or an exported policy from `deploy.load_policy`.

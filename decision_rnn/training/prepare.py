@@ -97,7 +97,7 @@ def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -
     """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
     evaluation, batch_size = config.evaluation, config.training.batch_size
     if batch_size % world_size():
-        raise InputError(f"training.batch_size {batch_size} is no multiple of {world_size()} processes.")
+        raise InputError(f"training.batch_size {batch_size} is not a multiple of {world_size()} processes.")
     metrics_named(evaluation.metrics)
     for name in config.training.loggers:
         find_logger(name)

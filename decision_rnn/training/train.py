@@ -61,7 +61,9 @@ def train(
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
             first acts as it did before; references, target returns and the limit of the return-to-go are of the
             new data.
-        environment_id: For episodes in memory: the Gymnasium id of their environment.
+        environment_id: For episodes in memory: the Gymnasium id of their environment. If the agent is evaluated, an
+            environment that is neither Gymnasium's nor this package's is reset before training and takes one random
+            action.
         plugins: Modules to import first, which register backbones, objectives, conditions, metrics, sources or
             environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:
@@ -75,8 +77,8 @@ def train(
     Raises:
         InputError: If the data or a key is invalid, the evaluation environment cannot be made here (unless
             `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
-        KeyboardInterrupt: After Ctrl-C, SIGTERM or a notebook's stop button, once the current step is done and a
-            checkpoint is written, from which `resume=True` continues. A second one stops at once.
+        KeyboardInterrupt: After Ctrl-C, a scheduler's signal or a notebook's stop button, once the current step is done
+            and a checkpoint is written, from which `resume=True` continues. A second Ctrl-C stops at once.
 
     Example:
         >>> losses = []

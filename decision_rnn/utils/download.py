@@ -11,7 +11,7 @@ from decision_rnn.utils.files import locked
 from decision_rnn.utils.messages import bar, warn
 
 TIMEOUT = (10, 30)
-"""Seconds without a connection, and seconds without further bytes, after which an address is given up."""
+"""Seconds to wait for a connection, and for further bytes, before the next address is tried."""
 
 
 def hub_folder(dataset: str, revision: str) -> str:
