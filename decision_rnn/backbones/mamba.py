@@ -179,7 +179,7 @@ class _SelectiveScan(torch.autograd.Function):
         dt, size, a, u, b, c, *saved = ctx.saved_tensors
         before, states = saved[: ctx.blocks], saved[ctx.blocks :]  # of the last block
         grad_dt, grad_u, grad_b, grad_c = map(torch.empty_like, (dt, u, b, c))
-        grad, doublings = grad_last.transpose(1, 2).contiguous(), a / math.log(2)
+        grad, doublings = grad_last.transpose(1, 2).clone(memory_format=torch.contiguous_format), a / math.log(2)
         decay, work, grad_a = torch.empty_like(grad), torch.empty_like(grad), torch.zeros_like(grad)
         recomputed = [torch.empty_like(grad) for _ in range(BLOCK if ctx.blocks > 1 else 0)]
         for t in reversed(range(dt.shape[1])):

@@ -58,7 +58,7 @@ class HeldOutLoss:
     def __call__(self, config: RunConfig, trained: TrainedAgent | None = None) -> float:
         """The loss, or the squared error, of a trained agent or of one before its first step, in fp32 on one thread:
         the same on other machines, but for rounding."""
-        config = replace(config, training=replace(config.training, device="cpu"))
+        config = replace(config, training=replace(config.training, device="cpu", cuda_graph=False))
         observations, actions = self.store.observation_space, self.store.action_space
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():

@@ -70,15 +70,19 @@ def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
     if "time" in options.names:
         raise InputError(f"the steps of arrays are in order: leave out --time {options.names['time'][0]}.")
     label = " and ".join(map(label_log, logs))
-    opened, environments = zip(*map(_open_arrays, logs), strict=True)
-    arrays = opened[0]
+    arrays, environment_id = _open_arrays(logs[0])
     if len(logs) > 1:
         with reading(label, "one log"):
             keys = [key for key, values in arrays.items() if np.shape(values)]
+            # Read one after another: more files than a process may hold open can be joined.
+            opened = [{key: np.asarray(_open_arrays(log)[0][key]) for key in keys} for log in logs]
+            for key in (key for key in keys if key.rpartition("/")[2] in NAMES["ends"]):
+                steps = np.cumsum([0, *(each[key][-1] for each in opened[:-1])])
+                opened = [{**each, key: each[key] + before} for each, before in zip(opened, steps, strict=True)]
             arrays = {key: np.concatenate([each[key] for each in opened]) for key in keys}
     remarks.counts["logs"] += 1
     log = read_arrays(label, arrays, options, remarks)
-    log.environment_id = environments[0]
+    log.environment_id = environment_id
     return log
 
 
@@ -189,6 +193,8 @@ class _Reader:
             return None
         key = self.keys[kind][0]
         ids = values = np.ravel(block[key])
+        if kind in ("ends", "lengths"):
+            values = values.astype(np.int64)
         if kind == "starts":
             ids = np.cumsum(self._flags(where, block, kind, steps))
         elif kind in ("ends", "lengths"):

@@ -20,7 +20,9 @@ from decision_rnn.data.logs import FLAGS, NAMES, Log, LogOptions, Remarks, cut, 
 from decision_rnn.environments.episode import Episode, is_finite
 from decision_rnn.utils.errors import InputError, importing, reading
 
-TRUTH = {"true": True, "1": True, "1.0": True} | dict.fromkeys(["false", "0", "0.0", "nan", "none", "<na>", ""], False)
+TRUTH = {"true": True, "1": True, "1.": True, "1.0": True} | dict.fromkeys(
+    ["false", "0", "0.", "0.0", "nan", "none", "<na>", ""], False
+)
 TABLES = (".csv", ".tsv", ".parquet")
 REMEDY = "Name a CSV, parquet, HDF5 or npz file. Load others in Python, and pass their arrays to import_log."
 LEROBOT = {"episode_index", "frame_index"}

@@ -122,7 +122,7 @@ def describe(
             "conditioned": config.takes_target,
             "default": "auto" if target == AUTO else float(target or 0.0),
             "auto": config.condition.limited,
-            "reads_reward": config.takes_return,
+            "reads_reward": config.condition.reads_reward,
         },
         "training": {
             "config": to_dict(config),
@@ -264,7 +264,8 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     from decision_rnn.deploy.rewrite import simplified
     from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
 
-    model = simplified(model, model.graph.inputs[2])
+    timestep = [part["input"] for part in description["state"]].index("h_in_timestep")
+    model = simplified(model, model.graph.inputs[2], model.graph.inputs[4 + timestep])
     read = _state_dependencies(model)
     description["state"] = list(compress(description["state"], read))
     model.graph.inputs[4:] = list(compress(model.graph.inputs[4:], read))

@@ -14,9 +14,10 @@ from onnxscript.rewriter.pattern import RewriteRuleClassBase, RewriteRuleSet
 NAMES = map("constant_{}".format, itertools.count())
 
 
-def simplified(model: onnx_ir.Model, reset: onnx_ir.Value) -> onnx_ir.Model:
-    """The model with fewer operations. Episodes begin where its input `reset` is true; only there is a timestep 0."""
-    rules = [_FirstTimestep.rule(reset), _RepeatedReset.rule("Add"), _RepeatedReset.rule("Sub")]
+def simplified(model: onnx_ir.Model, reset: onnx_ir.Value, timestep: onnx_ir.Value) -> onnx_ir.Model:
+    """The model with fewer operations. Episodes begin where its input `reset` is true; elsewhere its input `timestep`
+    is not 0."""
+    rules = [_FirstTimestep.rule(reset, timestep), _RepeatedReset.rule("Add"), _RepeatedReset.rule("Sub")]
     rules += [_ScaledProduct.rule(), _SumOfProducts.rule(), _Residual.rule()]
     rules += [_SplitProduct.rule(count) for count in range(2, 9)]
     return rewrite(model, RewriteRuleSet(rules, commute=True))
@@ -40,17 +41,20 @@ def _constant(op: Any, array: np.ndarray) -> Any:
 class _FirstTimestep(RewriteRuleClassBase):
     """timestep == 0 is the reset."""
 
-    def __init__(self, reset: onnx_ir.Value) -> None:
+    def __init__(self, reset: onnx_ir.Value, timestep: onnx_ir.Value) -> None:
         super().__init__("first")
-        self.reset = reset
+        self.reset, self.timestep = reset, timestep
 
     def pattern(self, op: Any, timestep: Any, zero: Any) -> Any:
         return op.Equal(timestep, zero)
 
     def rewrite(self, op: Any, timestep: Any, zero: Any) -> Any:
         where = timestep.producer()
-        start = where is not None and where.op_type == "Where" and where.inputs[0] is self.reset
-        return self.reset if start and _arrays(zero, where.inputs[1]) == [0, 0] else None
+        if where is None or where.op_type != "Where":
+            return None
+        condition, start, carried = where.inputs
+        same = condition is self.reset and carried is self.timestep and _arrays(zero, start) == [0, 0]
+        return self.reset if same else None
 
 
 class _RepeatedReset(RewriteRuleClassBase):

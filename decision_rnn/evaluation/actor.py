@@ -94,7 +94,7 @@ class EnvironmentActor(ActingLoop[ActingState]):
         self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
         # An agent with an observation mask knows only the minimum size of an observation.
         self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
-        self.reads_reward = config.takes_return
+        self.reads_reward = config.condition.reads_reward
         self.limited = config.condition.limited
         super().__init__(default_return(config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:

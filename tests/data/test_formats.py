@@ -165,10 +165,10 @@ def test_bounds_of_episodes_without_flags(kind: str, whole: list[Episode], tmp_p
     arrays, ends = flat(whole), ends_of(whole)
     steps = np.arange(ends[-1])
     bounds = {
-        "ends": {"meta/episode_ends": ends},
+        "ends": {"meta/episode_ends": ends.astype(np.uint64)},
         "starts": {"episode_starts": np.isin(steps, [0, *ends])},
         "ids": {"episode_id": 7 * np.searchsorted(ends, steps, side="right")},
-        "lengths": {"traj_lengths": np.diff(ends, prepend=0)},
+        "lengths": {"traj_lengths": np.diff(ends, prepend=0).astype(float)},
     }[kind]
     named = {"data/state": arrays["observations"], "data/action": arrays["actions"], "reward": arrays["rewards"]}
     np.savez(tmp_path / "log.npz", **named, **bounds)
@@ -176,6 +176,8 @@ def test_bounds_of_episodes_without_flags(kind: str, whole: list[Episode], tmp_p
     truncated = [Episode(e.observations, e.actions, e.rewards, False, True) for e in cut(whole)]
     assert_equal(imported(tmp_path / "log.npz"), truncated)
     assert_equal(imported(tmp_path / "log.npz.gz", "local/gz"), truncated)
+    if kind in ("ends", "lengths"):
+        assert_equal(imported([tmp_path / "log.npz"] * 2, "local/twice", join=True), truncated * 2)
 
 
 def test_minari_file_and_dictionaries_in_memory(whole: list[Episode]) -> None:

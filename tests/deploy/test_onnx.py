@@ -20,7 +20,7 @@ from decision_rnn.agent import (
     GMMConfig,
     NoConditionConfig,
 )
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import State, registered, registered_names
 from decision_rnn.deploy import Policy, export_onnx
 from decision_rnn.deploy.onnx import initial_json
 from decision_rnn.deploy.policies import load_policy
@@ -91,6 +91,21 @@ def test_exported_policy_has_the_actions_of_its_agent(
     assert_acts_alike(trained, exported(tmp_path, trained))
     (text,) = (pair.value for pair in onnx.load(tmp_path / "policy.onnx").metadata_props if pair.key == "decision_rnn")
     json.loads(text, parse_constant=pytest.fail)  # others' parsers refuse NaN and infinities
+
+
+def test_counter_of_an_objective_is_not_taken_for_the_timestep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero after a reset, as the timestep is, and again within an episode."""
+
+    def step(self: Any, hidden: torch.Tensor, timestep: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        (count,) = state
+        action = self.action(hidden)
+        return torch.where((count == 0)[:, None], action, -action), ((count + 1) % 3,)
+
+    trained = made_agent(registered("mlp").config(width=8, layers=1))
+    objective = type(trained.agent.objective)
+    monkeypatch.setattr(objective, "initial_state", lambda self, size: (torch.zeros(size, dtype=torch.int64),))
+    monkeypatch.setattr(objective, "step", step)
+    assert_acts_alike(trained, exported(tmp_path, trained))
 
 
 def test_initial_values_of_the_state_are_json() -> None:

@@ -26,11 +26,13 @@ class ConditionConfig:
     Attributes:
         name: The condition's name.
         takes_target: Whether an episode has a target, such as a return.
+        reads_reward: Whether `step` reads rewards.
         needs_adaln: Whether `limit` and `loss` read hidden states. These must then not depend on the condition, which
             needs `agent.conditioning adaln`.
     """
 
     takes_target: ClassVar[bool] = True
+    reads_reward: ClassVar[bool] = True
     needs_adaln: ClassVar[bool] = False
     name: str
 
@@ -106,6 +108,7 @@ class NoConditionConfig(ConditionConfig):
     """No condition: behaviour cloning."""
 
     takes_target = False
+    reads_reward = False
     name: str = "none"
 
 

@@ -48,6 +48,15 @@ def test_selective_scan_and_its_gradients_equal_a_loop(scan, places, block, monk
     torch.testing.assert_close(grads[1], grads[0])
 
 
+def test_incoming_gradients_are_not_changed():
+    """Where the transposed gradient of the last state is contiguous, too."""
+    dt, a, u, b, c, h = inputs()
+    outputs = selective_scan(dt, a[:, :1], u, b[..., :1], c[..., :1], h[..., :1])
+    grads = [torch.ones_like(output) for output in outputs]
+    torch.autograd.grad(outputs, (dt, a), grads)
+    assert all((grad == 1).all() for grad in grads)
+
+
 @pytest.mark.parametrize("time", [5, 6])
 def test_blocks_of_time_change_no_bit(time, monkeypatch):
     """Also if the graph is kept and its gradients are taken twice."""
