@@ -63,7 +63,9 @@ def assert_saved(run: Path) -> None:
     assert int(checkpoint.name) - read_metrics(run)[-1]["step"] in (0, 1)
 
 
-@pytest.mark.parametrize("number", [each for each in SIGNALS if each != signal.SIGINT], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGUSR1, signal.SIGHUP, pytest.param(signal.SIGUSR2, marks=pytest.mark.slow)], ids=str
+)
 def test_signal_of_a_scheduler_ends_training_with_a_checkpoint(start: Start, number: signal.Signals) -> None:
     process = start(*TRAIN, *LONG)
     wait_for_steps(process, Path("run"))
@@ -87,7 +89,10 @@ def test_hangup_that_nohup_ignores_does_not_end_training(start: Start) -> None:
     assert_saved(Path("run"))
 
 
-@pytest.mark.parametrize("whole_job", [False, True], ids=["the comparison", "all its processes"])
+@pytest.mark.parametrize(
+    "whole_job",
+    [pytest.param(False, id="the comparison"), pytest.param(True, id="all its processes", marks=pytest.mark.slow)],
+)
 def test_signal_ends_the_runs_of_a_comparison_with_checkpoints(start: Start, whole_job: bool) -> None:
     words = ("-m", "decision_rnn", "compare", "local/mine", "--output", "compared", "--backbones", "mingru,lru")
     words += ("--controls", "none", "--seeds", "1", "--jobs", "2", "--checkpoint_episodes", "0", *LONG)
@@ -107,7 +112,7 @@ def test_signal_ends_the_runs_of_a_comparison_with_checkpoints(start: Start, who
         assert (run / "run.log").read_text().count("$ decision-rnn train") == 1
 
 
-@pytest.mark.parametrize("receiver", ["torchrun", "last"])
+@pytest.mark.parametrize("receiver", [pytest.param("torchrun", marks=pytest.mark.slow), "last"])
 def test_signal_ends_processes_of_torchrun_with_a_checkpoint(start: Start, receiver: str) -> None:
     torchrun = start("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TRAIN, *LONG)
     wait_for_steps(torchrun, Path("run"))
