@@ -17,7 +17,7 @@ from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost, measured_at
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.training.prepare import make_stream, open_validation, prepare, select_episodes
+from decision_rnn.training.prepare import make_agent, make_stream, open_validation, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
@@ -58,12 +58,11 @@ class HeldOutLoss:
     def __call__(self, config: RunConfig, trained: TrainedAgent | None = None) -> float:
         """The loss, or the squared error, of a trained agent or of one before its first step, in fp32 on one thread:
         the same on other machines, but for rounding."""
-        config = replace(config, training=replace(config.training, device="cpu", cuda_graph=False))
         observations, actions = self.store.observation_space, self.store.action_space
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():
             # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.
-            agent, *_ = prepare(config, select_episodes(config, self.store), 1.0, spaces, trained)
+            agent = make_agent(config, select_episodes(config, self.store), 1.0, spaces, trained)
             means = self.validation(agent.eval())
         squares = isinstance(config.objective, MSEConfig) and isinstance(self.store.action_space, Box)
         return means["validation_loss" if squares else f"validation_{self.record.measure}"]

@@ -141,6 +141,12 @@ def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     return select_episodes(replace(config, dataset=name), held_out)
 
 
+def goal_entries(config: RunConfig, observations: gymnasium.Space) -> GoalEntries | None:
+    """The entries of observations that are goals, if these are relabeled; InputError if the space has no goals."""
+    relabeled = config.training.goal_relabeling == "hindsight"
+    return GoalEntries.of_space(observations, config.dataset) if relabeled else None
+
+
 def make_stream(
     config: RunConfig,
     episodes: EpisodeStore,
@@ -160,7 +166,7 @@ def make_stream(
         tbptt_segments=config.tbptt_segments,
         return_weighting=settings.return_weighting,
         segment_start=settings.segment_start,
-        goals=GoalEntries.of_space(observations, config.dataset) if settings.goal_relabeling == "hindsight" else None,
+        goals=goal_entries(config, observations),
         goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
         rows=rows,
@@ -174,7 +180,25 @@ def prepare(
     spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
     initial: TrainedAgent | None = None,
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
-    """A new agent, its trainer and its stream of batches, from the run's seed.
+    """A new agent, its trainer and its stream of batches, from the run's seed; arguments and errors of `make_agent`."""
+    agent = make_agent(config, episodes, return_scale, spaces, initial)
+    device, rows = pick_device(config.training.device), own_rows(config.training.batch_size)
+    observations = episodes.observation_space if spaces is None else spaces[0]
+    stream = make_stream(config, episodes, observations, config.seed, device, rows)
+    if rank() > 0:  # equal weights, but not equal dropout
+        torch.manual_seed(config.seed + rank() * SEED_STRIDE)
+    initial_state = agent.backbone.initial_state if stream.carries_state else None
+    return agent, Trainer(agent, config.training, initial_state), stream
+
+
+def make_agent(
+    config: RunConfig,
+    episodes: EpisodeStore,
+    return_scale: float,
+    spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
+    initial: TrainedAgent | None = None,
+) -> DecisionAgent:
+    """A new agent, from the run's seed.
 
     Args:
         config: The run's configuration.
@@ -185,18 +209,15 @@ def prepare(
             replace the initial ones.
 
     Raises:
-        InputError: If the weights of `initial` do not fit.
+        InputError: If goals are to be relabeled and there are none, or the weights of `initial` do not fit.
     """
     index = observation_index(config.observation.mask, episodes.environment_id)
     observations, actions = spaces or (episodes.observation_space, episodes.action_space)
-    device, rows = pick_device(config.training.device), own_rows(config.training.batch_size)
-    stream = make_stream(config, episodes, observations, config.seed, device, rows)
-
     mean, std = torch.from_numpy(episodes.observation_mean), torch.from_numpy(episodes.observation_std)
-    if stream.goals is not None:
+    if (goals := goal_entries(config, observations)) is not None:
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
-            statistics[stream.goals.entries.desired] = statistics[stream.goals.entries.achieved]
+            statistics[goals.desired] = statistics[goals.achieved]
         return_scale = steps_ahead(episodes, config.goal_discount)
     # One-hot vectors stay as they are: a rare choice would become a large number.
     choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
@@ -225,7 +246,4 @@ def prepare(
                 f"the weights of init_from {config.init_from} have other shapes than this run's: {config.dataset} has "
                 "other observations or actions, or keys of backbone, agent or objective differ. Leave them out."
             ) from None
-    if rank() > 0:  # equal weights, but not equal dropout
-        torch.manual_seed(config.seed + rank() * SEED_STRIDE)
-    initial_state = agent.backbone.initial_state if stream.carries_state else None
-    return agent, Trainer(agent, config.training, initial_state), stream
+    return agent
