@@ -57,8 +57,8 @@ def compare(
             given.
         variants: The keys of each variant, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
             `name` is its name in tables.
-        controls: What to compare them with: bc (behaviour cloning), bc-10% (of the best tenth of the episodes), bc-mlp
-            (by an MLP), mlp and conv, with the settings of the first variant, or none.
+        controls: What to compare them with: bc (behaviour cloning), bc-10% (on the top 10% of episodes by return),
+            bc-mlp (by an MLP), mlp and conv, with the settings of the first variant, or none.
         seeds: The number of seeds of every variant on every dataset, starting from `seed`, or a list of seeds.
         steps: Optimiser steps of every run; 2,000 if left out.
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.

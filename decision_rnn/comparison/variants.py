@@ -24,7 +24,7 @@ from decision_rnn.utils.parsing import read_yaml
 Label = Annotated[str, Field(pattern=r"^\w[\w.,+=%-]*$")]
 """A name that can be a folder's."""
 CONTROLS = ("bc", "bc-10%", "bc-mlp", "mlp")
-"""The default controls: behaviour cloning (BC), BC on the best tenth of the episodes, BC by an MLP, and an MLP."""
+"""The default controls: behaviour cloning (BC), 10% BC (top 10% of episodes by return), BC by an MLP, and an MLP."""
 Controls = Annotated[
     tuple[Literal["bc", "bc-10%", "bc-mlp", "mlp", "conv"], ...],
     BeforeValidator(lambda names: () if names == ("none",) else names),
