@@ -98,7 +98,7 @@ class Trainer(Generic[Model]):
         """One step: the loss, the metrics, the gradient's norm and whether the step was skipped, in one tensor."""
         values, state = self._update(batch)
         # The stream has moved on: a state from before a skipped batch would belong to other episodes.
-        if self.initial_state is not None and self.captured is None:
+        if self.initial_state is not None and self.device.type == "cpu":
             self.state = None if values[-1] else state
         elif self.initial_state is not None:
             rows = len(batch[0])
