@@ -36,8 +36,8 @@ METRICS: Registry[type[Metric]] = Registry("metric")
 
 
 def register_metric(metric: type[Metric]) -> type[Metric]:
-    """Class decorator: register a metric under its `name`, for `evaluation.metrics`; ValueError if that is taken."""
-    METRICS.add(metric.name, metric)
+    """Class decorator: register a metric under its `name`, for `evaluation.metrics`; see `Registry.add`."""
+    METRICS.add(metric.name, metric, metric)
     return metric
 
 

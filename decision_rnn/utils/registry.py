@@ -26,12 +26,17 @@ class Registry(dict[str, Value]):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind = kind
+        self.places: dict[str, tuple[str, str]] = {}
+        """By name: the module that defines the class, and the class's name in it."""
 
-    def add(self, name: str, value: Value) -> None:
-        """Register a value; ValueError if the name is taken."""
-        if name in self:
-            raise ValueError(f"the {self.kind} {name!r} is registered already")
-        self[name] = value
+    def add(self, name: str, value: Value, cls: Any) -> None:
+        """Register the value that a class provides. It replaces that of a class of the same module and name, so that a
+        notebook's cell can run again; ValueError if another class has the name."""
+        place = cls.__module__, cls.__qualname__
+        if name in self and self.places[name] != place:
+            other, own = map(".".join, (self.places[name], place))
+            raise ValueError(f"the {self.kind} {name!r} is registered already, by {other}. Give {own} another name.")
+        self[name], self.places[name] = value, place
 
     def registered(self, name: str) -> Value:
         """The value of that name; InputError if there is none."""
@@ -51,20 +56,17 @@ class ClassRegistry(Registry[Entry[Config]]):
     """Classes of one kind, such as "backbone", by name, each with the dataclass of its options."""
 
     def register(self, config: type[Config]) -> Callable[[Class], Class]:
-        """Class decorator: register a class under the default of the field `name` of its options `config`.
-
-        Raises:
-            ValueError: If that default is missing or taken.
-        """
+        """Class decorator: register a class, as `add` does, under the default of the field `name` of its options
+        `config`; ValueError if that is missing."""
         name = next(field.default for field in fields(config) if field.name == "name")  # type: ignore[arg-type]
-        if not isinstance(name, str) or name in self:
-            raise ValueError(f"{config.__name__}.name must have a default that no other {self.kind} has, not {name!r}")
+        if not isinstance(name, str):
+            raise ValueError(f"{config.__name__}.name must have a default: the name of the {self.kind}")
 
         # A plain dataclass inherits the serializer of its base, which knows no other options.
         config.__pydantic_serializer__ = TypeAdapter(config).serializer  # type: ignore[attr-defined]
 
         def decorate(cls: Class) -> Class:
-            self[name] = Entry(config, cls)
+            self.add(name, Entry(config, cls), cls)
             return cls
 
         return decorate

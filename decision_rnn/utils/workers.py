@@ -88,8 +88,8 @@ def parallel_map(
     processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
 
     Args:
-        work: Takes a task and a function to report progress with, and returns an answer. It is pickled once; tasks,
-            answers and errors are pickled too.
+        work: Takes a task and a function to report progress with, and returns an answer. Tasks, answers and errors are
+            pickled; so is `work`, unless processes are forked: the class of an object may have been defined again.
         tasks: The tasks.
         processes: Number of processes.
         activity: What the processes do, for messages: `plays episodes`.
@@ -103,7 +103,8 @@ def parallel_map(
     context: Any = multiprocessing.get_context(start_method or START_METHOD)
     waiting, reports = iter(tasks), context.SimpleQueue()
     before, workers = set(multiprocessing.active_children()), set()
-    pool = ProcessPoolExecutor(processes, context, _begin_work, (prepare, pickle.dumps(work), reports))
+    packed = work if context.get_start_method() == "fork" else pickle.dumps(work)
+    pool = ProcessPoolExecutor(processes, context, _begin_work, (prepare, packed, reports))
     try:
         with _one_thread(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
@@ -137,10 +138,10 @@ def parallel_map(
 
 
 _worker: dict[str, Any] = {}
-"""In a worker: the pickled work, its preparation, the queue of reports, and the work from the first task on."""
+"""In a worker: the work, which may be pickled, its preparation, the queue of reports, and the unpickled work."""
 
 
-def _begin_work(prepare: Callable[[], None] | None, packed: bytes, reports: Any) -> None:
+def _begin_work(prepare: Callable[[], None] | None, packed: Any, reports: Any) -> None:
     """Set up a worker: ignore signals that schedulers send to all processes of a job, and exit when the parent does."""
     _worker.update(prepare=prepare, packed=packed, reports=reports)
     for number in SIGNALS:
@@ -155,7 +156,8 @@ def _work(task: Any) -> Any:
         if "work" not in _worker:
             if _worker["prepare"] is not None:
                 _worker["prepare"]()
-            _worker["work"] = pickle.loads(_worker["packed"])
+            packed = _worker["packed"]
+            _worker["work"] = pickle.loads(packed) if isinstance(packed, bytes) else packed
         return _worker["work"](task, _worker["reports"].put)
     except Exception as error:
         try:

@@ -49,7 +49,7 @@ def test_custom_source_is_registered_by_a_plugin(mysource: Path, capfd: pytest.C
 
 def test_taken_prefix_is_refused_and_sources_are_listed_in_order() -> None:
     with pytest.raises(ValueError, match="local"):
-        register_source(type(SOURCES["local"]))
+        register_source(type("Other", (type(SOURCES["local"]),), {}))
     assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "local", "episodes"]
     assert len(SOURCES["d4rl"].names()) == 24
 

@@ -7,17 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from guide import example
 from gymnasium.envs.registration import EnvSpec
 from process_tree import alive, wait_until
 from test_rollout import Countdown, Make, Reflex
 
+from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.environments.registry import EPISODES_AT_ONCE
 from decision_rnn.evaluation import evaluate as evaluate_module
@@ -93,6 +97,21 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(gymnasium.registry, "Paid-v0", EnvSpec("Paid-v0", entry_point=Paid))
     yield
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.usefixtures("registries")
+def test_agent_acts_after_its_layer_is_defined_again(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a notebook's cell runs twice."""
+    cell = ModuleType("cell")
+    monkeypatch.setitem(sys.modules, "cell", cell)
+    exec(example("layers.py"), cell.__dict__)
+    trained, layer, settings = pendulum("average"), registered("average").cls, EvaluationConfig(episodes=2, seed=7)
+    before = score(trained, replace(settings, target_returns=(-200.0, -900.0)), 1)
+    exec(example("layers.py"), cell.__dict__)
+    assert registered("average").cls is cell.Average is not layer
+    after = score(trained, replace(settings, target_returns=(-200.0, -900.0)), 2)
+    assert [target.returns for target in after.targets] == [target.returns for target in before.targets]
+    assert after.key == before.key
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "window", Dice, BatchSize])

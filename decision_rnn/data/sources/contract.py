@@ -70,10 +70,10 @@ def register_source(source: SourceClass) -> SourceClass:
     without arguments.
 
     Raises:
-        ValueError: If its prefix is taken.
+        ValueError: If another class has its prefix.
         TypeError: If it lacks a method of `Source`.
     """
-    SOURCES.add(source.prefix, source())
+    SOURCES.add(source.prefix, source(), source)
     return source
 
 
