@@ -10,6 +10,7 @@ Data
     open_dataset                 a dataset by name: `Dataset`, its `DatasetSpec` and its episodes, an `EpisodeStore`
     record, import_log           episodes of a policy or an agent, or of log files, as a dataset `local/NAME`
     write_store, merge_datasets  episodes in memory (`Episode`) or of several datasets as one
+    split_dataset                a dataset split by episodes, to train on and held out
     remove_dataset               remove a local dataset
     StepStream                   batches of segments of episodes, as in training
 

@@ -6,7 +6,15 @@ from pathlib import Path
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from decision_rnn.cli.parser import CommandParser, parse_as
-from decision_rnn.data.dataset import dataset_names, export_dataset, import_log, is_ready, merge_datasets, open_dataset
+from decision_rnn.data.dataset import (
+    dataset_names,
+    export_dataset,
+    import_log,
+    is_ready,
+    merge_datasets,
+    open_dataset,
+    split_dataset,
+)
 from decision_rnn.data.info import format_info, format_size, plot_returns
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
@@ -21,20 +29,25 @@ ACTIONS = {
     "import": "write logs or files of other libraries as a local dataset",
     "export": "write a dataset as a Minari dataset or a file in D4RL's layout",
     "merge": "write the episodes of several datasets as a new local one",
+    "split": "write the episodes of a dataset as a local one to train on and a held-out one",
     "remove": "remove a local dataset from disk",
 }
+
+OPENING = ("path", "partial")
+"""The options of `open_dataset`."""
 
 
 def add_arguments(parser: CommandParser) -> None:
     subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=CommandParser)
     actions = {name: subparsers.add_parser(name, help=text, description=text) for name, text in ACTIONS.items()}
-    for name in ("info", "make", "verify", "export", "remove"):
+    for name in ("info", "make", "verify", "export", "split", "remove"):
         actions[name].add_argument("dataset", help="the dataset's name, such as standin/hopper-medium or local/mine")
     actions["merge"].add_argument("dataset", help="the name of the new dataset, local/NAME")
-    for name in ("info", "make", "verify", "export"):
-        actions[name].add_settings(open_dataset, "path", "partial")
+    for name in ("info", "make", "verify", "export", "split"):
+        actions[name].add_settings(open_dataset, *OPENING)
     actions["info"].add_argument("--plot", type=Path, help="also draw the returns into this PNG file")
     actions["export"].add_settings(export_dataset, "format", "output", required=True)
+    actions["split"].add_settings(split_dataset, "hold_out", "seed", "overwrite")
     text = "the datasets whose episodes the new one is to hold, in this order"
     actions["merge"].add_argument("datasets", nargs="+", help=text)
     parser = actions["import"]
@@ -42,7 +55,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("logs", nargs="+", metavar="LOG", help=text)
     parser.add_settings(import_log, "name", required=True)
     columns = ("observations", "actions", "reward", "episode", "time", "terminated", "truncated")
-    parser.add_settings(import_log, *columns, "missing", "append", "join", "split")
+    parser.add_settings(import_log, *columns, "missing", "append", "overwrite", "join", "split")
     text = "how many choices each column of an action has, as 4 or 3,2, if it holds their numbers, from 0 on"
     parser.add_argument("--choices", type=parse_as(Names), default=(), help=text)
     parser.add_argument("--environment", help="the Gymnasium id of the environment to evaluate agents in, if any")
@@ -73,6 +86,11 @@ def run(command: Namespace) -> None:
             print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
         case "merge":
             print(format_size(merge_datasets(command.dataset, command.datasets)))
+        case "split":
+            options = {key: value for key, value in command.settings.items() if key not in OPENING}
+            opening = {key: value for key, value in command.settings.items() if key in OPENING}
+            for part in split_dataset(open_dataset(command.dataset, **opening), **options):
+                print(format_size(part))
         case "remove":
             remove_dataset(command.dataset)
             print(f"{command.dataset} is removed")

@@ -97,7 +97,8 @@ def compare(
     import_plugins(plugins)
     path, partial = config.get("path"), config.get("partial", "keep")
     listed = datasets if isinstance(datasets, list | tuple) else [datasets]
-    if any(hasattr(data, "rewards") and not isinstance(data, EpisodeStore) for data in listed):
+    single = [data for data in listed if isinstance(data, Mapping) or hasattr(data, "rewards")]
+    if any(not isinstance(data, EpisodeStore) for data in single):
         listed = [datasets]  # episodes of one dataset
     opened = [as_dataset(data, environment_id, path, partial) for data in listed]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:

@@ -1,6 +1,6 @@
 """Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,14 @@ from decision_rnn.data.formats import expand_folder, open_log
 from decision_rnn.data.logs import Log, LogOptions, Remarks
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
-from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store
+from decision_rnn.data.sources.local import (
+    cache_episodes,
+    check_new,
+    merge_stores,
+    part_source,
+    write_part,
+    write_store,
+)
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
@@ -22,7 +29,7 @@ from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
-from decision_rnn.utils.messages import bar, quiet, warn
+from decision_rnn.utils.messages import bar, counted, quiet, warn
 from decision_rnn.utils.parsing import Names, convert
 
 DEFAULT_SOURCE = "standin"
@@ -36,6 +43,9 @@ Format = Literal["minari", "d4rl"]
 @dataclass(frozen=True)
 class Dataset:
     """A dataset that was opened by `open_dataset`.
+
+    `len(dataset)` is the number of episodes, `dataset[7]` an `Episode` with its arrays, iteration yields all episodes,
+    and `dataset.select(mask)` is the dataset of some of them.
 
     Attributes:
         name: The full name, including the source.
@@ -53,6 +63,29 @@ class Dataset:
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, {self.store!r})"
 
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def __getitem__(self, index: int) -> Episode:
+        return self.store[index]
+
+    def __iter__(self) -> Iterator[Episode]:
+        return iter(self.store)
+
+    def select(self, episodes: Any) -> "Dataset":
+        """The dataset of some of the episodes, for `train`; nothing is written or copied.
+
+        Args:
+            episodes: A mask (episodes,) bool, such as `dataset.store.episode_lengths > 50`, the indices of the
+                episodes, or a slice.
+
+        Raises:
+            InputError: If there are none.
+        """
+        store = self.store.select(episodes)
+        store.source = part_source(self.name, store)
+        return Dataset(self.name, store, _source(self.name).spec(self.name, store))
+
 
 def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "keep") -> Dataset:
     """Open the dataset called `name`; it is made, converted or downloaded on first use.
@@ -67,9 +100,9 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated.
 
     Returns:
-        The dataset, for `train`. `.spec` describes how agents are evaluated and scored; `.store` has the episodes:
-        `.observations` (steps, O), `.actions` (steps, A), `.rewards` (steps,), `.episode_returns` and
-        `.episode_lengths` (episodes,).
+        The dataset, for `train`, and a sequence of its episodes. `.spec` describes how agents are evaluated and scored;
+        `.store` has the arrays of all episodes: `.observations` (steps, O), `.actions` (steps, A), `.rewards` (steps,),
+        `.episode_returns` and `.episode_lengths` (episodes,).
 
     Raises:
         InputError: If there is no such dataset, its source is unavailable or invalid, or no episode is left.
@@ -78,9 +111,12 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
         >>> dataset = decision_rnn.open_dataset("local/swing")
         >>> dataset.spec.environment_id
         'MountainCarContinuous-v0'
+        >>> len(dataset), dataset[2].observations.shape, dataset[2].actions.shape
+        (4, (79, 2), (78, 1))
         >>> store = dataset.store
-        >>> store.num_episodes, store.observations.shape[1], store.actions.shape[1]
-        (4, 2, 1)
+        >>> best = dataset.select(store.episode_returns > np.median(store.episode_returns))
+        >>> len(best), sum(len(episode.actions) for episode in best)
+        (2, 156)
     """
     name = check_name(name)
     path = None if path is None else Path(path)
@@ -126,42 +162,45 @@ def is_ready(name: str) -> bool:
 def as_dataset(
     data: Any, environment_id: str | None = None, path: Path | str | None = None, partial: Partial = "keep"
 ) -> Dataset:
-    """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes.
+    """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes or of dictionaries.
 
     Episodes in memory are written to the cache as `episodes/HASH`, where HASH depends on their contents: the same
-    episodes are the same dataset. Those of a store or of a part of a Minari dataset keep the settings of their
-    environment.
+    episodes are the same dataset. Those of a dataset, a store or a part of a Minari dataset keep its source and the
+    settings of their environment.
 
     Raises:
-        InputError: If the environment of episodes is not given, or if `environment_id` or `path` does not apply.
+        InputError: If `environment_id` or `path` does not apply, or the data are a log.
     """
     if isinstance(data, minari.MinariDataset) and data.total_episodes == data.storage.total_episodes:
         data = f"minari/{data.spec.dataset_id}"
     stated = isinstance(data, str | Dataset | EpisodeStore)
-    missing = environment_id is None and not stated and not isinstance(data, minari.MinariDataset)
-    if missing or (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
+    if (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
         raise InputError(
-            f"environment_id is {environment_id!r:.100} and path {path!r:.100}: episodes need an environment such as "
-            "Hopper-v5 (if there is none, write them with write_store first), a dataset or store states its own, and "
-            "only the name of a dataset has a path."
+            f"environment_id is {environment_id!r:.100} and path {path!r:.100}: a dataset or store states its own "
+            "environment, and only the name of a dataset has a path."
         )
+    if isinstance(data, Mapping) or hasattr(data, "to_numpy"):  # also tables
+        raise InputError(f"a {type(data).__name__} is a log: import it, import_log(data, 'local/NAME', ...).")
+    if isinstance(data, Dataset) and data.store.name is None and data.partial == "keep":  # selected from a dataset
+        data = data.store
     if isinstance(data, Dataset):
         return data if partial == "keep" else open_dataset(data.name, data.path, partial)
     if isinstance(data, str):
         return open_dataset(data, path, partial)
     if isinstance(data, EpisodeStore) and data.name is not None:
         return open_dataset(data.name, None, partial)
-    settings: dict[str, Any] | None = None
+    source: dict[str, Any] = {}
     spaces: OptionalSpaces = (None, None)
     if isinstance(data, EpisodeStore):
-        environment_id, settings = data.environment_id, data.source.get("environment_settings")
+        environment_id, source = data.environment_id, data.source
         spaces = data.observation_space, data.action_space
     elif isinstance(data, minari.MinariDataset):
         if environment_id is None and data.spec.env_spec is not None:
             metadata = data.storage.read_raw_metadata(data.storage.data_path)
             environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
+            source = {} if settings is None else {"environment_settings": settings}
         spaces = data.spec.observation_space, data.spec.action_space
-    return open_dataset(cache_episodes(data, environment_id, settings, spaces), None, partial)
+    return open_dataset(cache_episodes(data, environment_id, source, spaces), None, partial)
 
 
 def import_log(
@@ -179,6 +218,7 @@ def import_log(
     action_space: gymnasium.Space[Any] | None = None,
     missing: Missing = "error",
     append: bool = False,
+    overwrite: bool = False,
     join: bool = False,
     split: str | None = None,
     progress: bool = True,
@@ -215,6 +255,7 @@ def import_log(
             row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
             truncated. Unless it is `error`, an episode that cannot be read is left out.
         append: If the dataset exists, add the episodes to its end.
+        overwrite: If the dataset exists, replace it once the whole log is read; until then, or if that fails, it stays.
         join: Whether files are parts of one log, in which an episode may go on in the next file; by default the same
             `episode` in two files is two episodes.
         split: The name of the episodes to read, if the file has splits, such as `valid` in one of robomimic's; by
@@ -243,8 +284,7 @@ def import_log(
     multiple = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
     options = LogOptions(names | {role: columns for role, columns in multiple.items() if columns}, split, missing)
     notes, remarks = list[str](), Remarks()
-    if not append:
-        check_new(name)
+    check_new(name, append, overwrite)
 
     batches = [logs] if join else [[each] for each in logs]
     missing_log: Missing = missing if len(batches) > 1 else "error"
@@ -270,7 +310,8 @@ def import_log(
         spaces = {"observation_space": first.spaces[0], "action_space": action_space or first.spaces[1]}
         episodes = bar(read_all(), "importing", unit=" episodes")
         settings: dict[str, Any] = {"missing": missing, "columns": first.columns, "notes": notes, **spaces}
-        store = write_store(name, episodes, environment_id or first.environment_id, append=append, **settings)
+        settings |= {"append": append, "overwrite": overwrite}
+        store = write_store(name, episodes, environment_id or first.environment_id, **settings)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
         largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
@@ -305,6 +346,55 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
     parts = [as_dataset(dataset) for dataset in datasets]
     merge_stores(name, [part.name for part in parts], [part.store for part in parts])
     return open_dataset(name)
+
+
+def split_dataset(
+    dataset: str | Dataset, hold_out: float = 0.1, seed: int = 0, overwrite: bool = False
+) -> tuple[Dataset, Dataset]:
+    """Split a dataset by whole episodes, at random, into one to train on and one that is held out.
+
+    The two are the new datasets `local/NAME-train` and `local/NAME-held-out`; for `minari/mujoco/hopper/medium-v0`,
+    NAME is `mujoco-hopper-medium-v0`. Both record the split in their notes; the dataset stays.
+
+    Args:
+        dataset: The name of the dataset, or what `open_dataset` returned.
+        hold_out: The share of the episodes to hold out, more than 0 and less than 1, rounded to whole episodes; at
+            least one is held out, and at least one is not.
+        seed: The seed of the choice: with the same one, the same episodes of a dataset are held out.
+        overwrite: If the new datasets exist, replace them.
+
+    Returns:
+        The dataset to train on and the held-out one.
+
+    Raises:
+        InputError: If the share is out of range, the dataset has a single episode, or a new dataset exists.
+
+    Example:
+        >>> training, held_out = decision_rnn.split_dataset("local/swing", hold_out=0.25)
+        >>> held_out.name, len(training), len(held_out)
+        ('local/swing-held-out', 3, 1)
+    """
+    whole = as_dataset(dataset)
+    total, word = len(whole), whole.name.partition("/")[2].replace("/", "-")
+    if not 0 < hold_out < 1 or total < 2:
+        raise InputError(
+            f"hold_out {hold_out:g} of {counted(total, 'episode')} of {whole.name}: expected a share such as 0.1, and "
+            "at least two episodes."
+        )
+    names = [f"local/{word}-train", f"local/{word}-held-out"]
+    for name in names:
+        check_new(name, overwrite=overwrite)
+    held_out = np.zeros(total, bool)
+    chosen = np.random.default_rng(seed).permutation(total)[: min(max(1, round(hold_out * total)), total - 1)]
+    held_out[chosen] = True
+    split = {"dataset": whole.name, "fingerprint": whole.store.fingerprint, "hold_out": hold_out, "seed": seed}
+    for name, mask in zip(names, (~held_out, held_out), strict=True):
+        share = f"{mask.sum():,} of {counted(total, 'episode')}"
+        note = f"{share} of {whole.name}, split with hold_out {hold_out:g} and seed {seed}"
+        part = whole.store.select(mask, note)
+        part.source = {**part_source(whole.name, part), "split": {**split, "episodes": np.flatnonzero(mask).tolist()}}
+        write_part(name, part, overwrite)
+    return open_dataset(names[0]), open_dataset(names[1])
 
 
 def export_dataset(

@@ -40,7 +40,8 @@ class EpisodeStore:
     step).
 
     `len(store)` is the number of episodes, `store[i]` the i-th `Episode`, and iteration yields all of them, with the
-    original rewards, float64: a store written from them has identical arrays.
+    original rewards, float64: a store written from them has identical arrays. An open store keeps its episodes when
+    its dataset is overwritten or removed.
 
     Attributes:
         name: The name of the dataset that the store holds in full; None if it was opened in another way.
@@ -85,6 +86,7 @@ class EpisodeStore:
         self.truncated: np.ndarray = np.load(path / "truncated.npy")
         self.final_observations: np.ndarray = np.load(path / FINAL, mmap_mode="r")
         self.episode_returns: np.ndarray = np.load(path / RETURNS)
+        self._rewards: np.ndarray = np.load(path / REWARDS, mmap_mode="r")
 
     def __repr__(self) -> str:
         return f"EpisodeStore({str(self.path)!r}, {counted(len(self), 'episode')}, {counted(self.steps, 'step')})"
@@ -93,11 +95,17 @@ class EpisodeStore:
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> Episode:
-        return self._episode(range(len(self))[index], np.load(self.path / REWARDS, mmap_mode="r"))
+        index = range(len(self))[index]
+        first, length = int(self.first_rows[index]), int(self.offsets[index + 1] - self.offsets[index])
+        rows = slice(first, first + length)
+        steps = np.asarray(self.file[rows])
+        observations, actions = steps[:, self.columns["observation"]], steps[:, self.columns["action"]]
+        observations = np.concatenate([observations, self.final_observations[index : index + 1]])
+        ends = bool(self.terminated[index]), bool(self.truncated[index])
+        return Episode(observations, actions, self._rewards[rows], *ends)
 
     def __iter__(self) -> Iterator[Episode]:
-        rewards = np.load(self.path / REWARDS, mmap_mode="r")
-        return (self._episode(index, rewards) for index in range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def num_episodes(self) -> int:
@@ -157,42 +165,41 @@ class EpisodeStore:
         """The rows of each episode in `file`."""
         return map(slice, self.first_rows.tolist(), (self.first_rows + self.episode_lengths).tolist())
 
-    def _episode(self, index: int, rewards: np.ndarray) -> Episode:
-        first, length = int(self.first_rows[index]), int(self.offsets[index + 1] - self.offsets[index])
-        rows = slice(first, first + length)
-        steps = np.asarray(self.file[rows])
-        observations, actions = steps[:, self.columns["observation"]], steps[:, self.columns["action"]]
-        observations = np.concatenate([observations, self.final_observations[index : index + 1]])
-        ends = bool(self.terminated[index]), bool(self.truncated[index])
-        return Episode(observations, actions, rewards[rows], *ends)
-
-    def select(self, mask: np.ndarray, note: str | None = None) -> "EpisodeStore":
-        """The episodes where `mask` (episodes,) bool is true, in their order; nothing is written or copied.
+    def select(self, episodes: Any, note: str | None = None) -> "EpisodeStore":
+        """Some of the episodes; nothing is written or copied.
 
         The spaces are those of the whole store; `note` is added to the notes of its source.
+
+        Args:
+            episodes: A mask (episodes,) bool, the indices of the episodes, or a slice.
+
+        Raises:
+            InputError: If there are none.
         """
+        indices = np.arange(len(self))[episodes]
+        if not len(indices):
+            raise InputError(f"none of the {counted(len(self), 'episode')} of {self.path} is selected.")
         selection = copy.copy(self)
         selection.__dict__.pop("table", None)
         selection.__dict__.pop("statistics", None)
         selection.name = None
-        selection.offsets = np.concatenate([[0], np.cumsum(self.episode_lengths[mask])])
+        selection.offsets = np.concatenate([[0], np.cumsum(self.episode_lengths[indices])])
         for name in ("first_rows", "terminated", "truncated", "final_observations", "episode_returns"):
-            setattr(selection, name, getattr(self, name)[mask])
+            setattr(selection, name, getattr(self, name)[indices])
         selection.source = {**self.source, "notes": [*self.source.get("notes", []), *([note] if note else [])]}
-        selection.fingerprint = sha256_of_json([self.fingerprint, np.flatnonzero(mask).tolist()])
+        selection.fingerprint = sha256_of_json([self.fingerprint, indices.tolist()])
         observations = (self.file[rows, self.columns["observation"]] for rows in selection.episode_rows())
         selection.observation_mean, selection.observation_std = moments(observations)
         return selection
 
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
-        rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go, lengths = np.empty(self.steps, np.float32), self.episode_lengths
         for length in np.unique(lengths):  # all episodes of a length together: there may be a million of one step
             episodes, size = np.flatnonzero(lengths == length), max(1, CHUNK // int(length))
             for group in np.split(episodes, range(size, len(episodes), size)):
                 column, steps = group[:, None], np.arange(length)
-                backwards = rewards[self.first_rows[column] + steps][:, ::-1]
+                backwards = self._rewards[self.first_rows[column] + steps][:, ::-1]
                 to_go[self.offsets[column] + steps] = np.cumsum(backwards, axis=1)[:, ::-1]
         return to_go
 

@@ -40,10 +40,10 @@ def train(
 
     Args:
         data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `local/mine`; a result of
-            `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
-            `EpisodeData`), which are stored as a dataset `episodes/HASH` named by their contents. May be left out
-            if the run in `output` is resumed. Or the `RunConfig` of a run, whose keys the other arguments
-            replace.
+            `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, Minari's
+            `EpisodeData`, or dictionaries of the arrays of an episode: `observations`, `actions`, `rewards`), which are
+            stored as a dataset `episodes/HASH` named by their contents. May be left out if the run in `output` is
+            resumed. Or the `RunConfig` of a run, whose keys the other arguments replace.
         backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
             that of `init_from`.
         steps: Optimiser steps; 2,000 if left out.
@@ -61,9 +61,9 @@ def train(
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
             first acts as it did before; references, target returns and the limit of the return-to-go are of the
             new data.
-        environment_id: For episodes in memory: the Gymnasium id of their environment. If the agent is evaluated, an
-            environment that is neither Gymnasium's nor this package's is reset before training and takes one random
-            action.
+        environment_id: For episodes in memory: the Gymnasium id of their environment, if there is one. If the agent is
+            evaluated, an environment that is neither Gymnasium's nor this package's is reset before training and takes
+            one random action.
         plugins: Modules to import first, which register backbones, objectives, conditions, metrics, sources or
             environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:

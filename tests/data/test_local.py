@@ -296,7 +296,7 @@ def test_selection_of_a_store_keeps_its_environment_and_spaces() -> None:
 def test_data_that_are_no_dataset_raise() -> None:
     write_store("local/mine", FIRST, "Hopper-v5")
     for data, arguments, word in (
-        (FIRST, {}, "environment_id"),
+        (FIRST[0].__dict__, {}, "import_log"),
         (FIRST, {"environment_id": "Hopper-v5", "path": "x.hdf5"}, "path"),
         ("local/mine", {"environment_id": "Hopper-v5"}, "environment_id"),
         ("nowhere/x", {}, "nowhere/x"),

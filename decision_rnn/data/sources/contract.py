@@ -3,6 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,8 +52,14 @@ class Source(ABC):
             )
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        """The dataset's evaluation environment and references, given its store; by default as its contents say."""
-        return spec_of_store(name, store)
+        """The dataset's evaluation environment and references, given its store; by default as its contents say, or as
+        the source says from which it is a part (`part_source`)."""
+        whole = str(store.source.get("origin", ""))
+        source = SOURCES.get(whole.partition("/")[0], self)
+        if source is self:
+            return spec_of_store(name, store)
+        spec = source.spec(whole, store)
+        return replace(spec, name=name, comparable=f"the data are a part of {whole}; for the whole, {spec.comparable}")
 
     def folder(self, name: str) -> Path:
         """The folder of the store, which may not exist yet; by default in the cache of what can be made again."""

@@ -84,10 +84,11 @@ class CachedEpisodes(Source):
 def cache_episodes(
     episodes: Iterable[Any],
     environment_id: str | None,
-    settings: dict[str, Any] | None = None,
+    source: dict[str, Any],
     spaces: OptionalSpaces = (None, None),
 ) -> str:
-    """Write episodes to the cache; returns their name, which depends on their contents. Arguments: as `write_store`."""
+    """Write episodes to the cache; returns their name, which depends on their contents. Arguments: as
+    `EpisodeStore.write`."""
     parent = store_folder("episodes")
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=parent) as temporary:
@@ -95,12 +96,12 @@ def cache_episodes(
             Path(temporary) / "store",
             map(as_episode, episodes),
             environment_id=environment_id,
-            source={} if settings is None else {"environment_settings": settings},
-            spaces=_with_known(spaces, environment_id, settings),
+            source=source,
+            spaces=_with_known(spaces, environment_id, source.get("environment_settings")),
             label="the list of episodes",
         )
         described = described_spaces(store.observation_space, store.action_space)
-        digest = sha256_of_json([store.fingerprint, environment_id, settings, described])[:16]
+        digest = sha256_of_json([store.fingerprint, environment_id, source, described])[:16]
         try:
             store.path.rename(parent / digest)
         except OSError:  # they are there, perhaps written by another process at the same time
@@ -122,6 +123,7 @@ def write_store(
     *,
     environment_settings: dict[str, Any] | None = None,
     append: bool = False,
+    overwrite: bool = False,
     observation_space: gymnasium.Space[Any] | None = None,
     action_space: gymnasium.Space[Any] | None = None,
     missing: Missing = "error",
@@ -142,6 +144,8 @@ def write_store(
             they have if it is registered here; None for data of no environment, such as a robot's.
         environment_settings: Its settings besides the id, if known, as `DatasetSpec.environment_settings`.
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
+        overwrite: If the dataset exists, replace it once all episodes are written; until then, or if that fails, it
+            stays.
         observation_space, action_space: The spaces, if they are not those of the registered environment, such as
             `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values that are no vectors are stored as rows of
             numbers, as `gymnasium.spaces.flatten` makes them, without text.
@@ -182,9 +186,8 @@ def write_store(
     spaces = _with_known((observation_space, action_space), environment_id, environment_settings)
     path = LocalSource().folder(name)
     with _replacing(path) as new:
-        if not append:
-            check_new(name)
-        if path.exists():
+        check_new(name, append, overwrite)
+        if append and path.exists():
             before = EpisodeStore.open(path)
             _check_same(name, before, environment_id, source, spaces)
             spaces = [space or stated for space, stated in zip(spaces, before.stated_spaces, strict=True)]
@@ -216,6 +219,21 @@ def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]
         EpisodeStore.write(new, chain(*stores), environment_id=first.environment_id, source=source, spaces=spaces)
 
 
+def write_part(name: str, store: EpisodeStore, overwrite: bool) -> None:
+    """Write the episodes of a store as the dataset `name`, with its source; `overwrite` as for `write_store`."""
+    with _replacing(LocalSource().folder(name)) as new:
+        check_new(name, overwrite=overwrite)
+        options: dict[str, Any] = {"environment_id": store.environment_id, "source": store.source}
+        EpisodeStore.write(new, store, spaces=store.stated_spaces, **options)
+
+
+def part_source(name: str, store: EpisodeStore) -> dict[str, Any]:
+    """The source of a part of the dataset `name`: that of its `store`, with the name of the dataset whose source says
+    how agents are scored, unless it is local."""
+    local = name.partition("/")[0] in (LocalSource.prefix, CachedEpisodes.prefix)
+    return store.source if local else {**store.source, "origin": name}
+
+
 def remove_dataset(name: str) -> None:
     """Remove a local dataset from disk. Runs that were trained on it can still be evaluated, not resumed.
 
@@ -228,11 +246,13 @@ def remove_dataset(name: str) -> None:
         remove_directory(path)
 
 
-def check_new(name: str) -> None:
-    """Raise InputError if no dataset can be written by that name."""
+def check_new(name: str, append: bool = False, overwrite: bool = False) -> None:
+    """Raise InputError if no dataset can be written by that name, appended to or overwritten."""
     path = LocalSource().folder(name)
-    if path.exists():
-        raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name.")
+    if append and overwrite:
+        raise InputError(f"{name}: expected append or overwrite, not both.")
+    if path.exists() and not append and not overwrite:
+        raise InputError(f"{name} exists in {path}: overwrite it, append to it, or choose another name.")
 
 
 def _check_same(
