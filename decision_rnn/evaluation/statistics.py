@@ -21,6 +21,9 @@ FEWEST_FOR_INTERVAL = 5
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
 """The fewest datasets, and runs over all datasets, for which the interquartile mean gets an interval."""
 
+RESAMPLES = 100
+"""The bootstrap's draws of episodes that are in memory at once."""
+
 Scores = Sequence[float] | np.ndarray
 """(seeds,) normalised scores, one per seed, at least one."""
 
@@ -184,6 +187,32 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     generator = np.random.default_rng(seed)
     redrawn = [generator.choice(scores, (resamples, len(scores))) for scores in datasets]
     return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
+
+
+def bootstrap_errors(
+    errors: Sequence[np.ndarray], steps: Sequence[int], resamples: int = 1_000, seed: int = 0
+) -> np.ndarray:
+    """Mean errors per step of every variant in the bootstrap over episodes and seeds, (variants, resamples).
+
+    The same episodes are drawn for all variants, so that their differences are paired, and each variant's seeds
+    independently of them (the pigeonhole bootstrap; Owen, "The pigeonhole bootstrap", 2007).
+
+    Args:
+        errors: For each variant, (seeds, episodes), the mean error over the steps of every episode.
+        steps: (episodes,), the length of every episode.
+    """
+    generator, lengths = np.random.default_rng(seed), np.asarray(steps)
+
+    def draw(count: int) -> np.ndarray:
+        """How often each is drawn, (RESAMPLES, count)."""
+        return generator.multinomial(count, np.full(count, 1 / count), RESAMPLES)
+
+    means = []
+    for _ in range(resamples // RESAMPLES):
+        weights = lengths * draw(len(lengths))
+        drawn = [draw(len(values)) / len(values) @ values for values in errors]
+        means.append([(values * weights).sum(1) / weights.sum(1) for values in drawn])
+    return np.concatenate(means, axis=1)
 
 
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:

@@ -11,6 +11,7 @@ from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, chec
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
+from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.environments.layouts import Layout
@@ -29,7 +30,6 @@ from decision_rnn.runs.folder import (
 )
 from decision_rnn.runs.loggers import find_logger
 from decision_rnn.training.device import pick_device
-from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.loop import TrainingLoop
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.training.validation import Validation

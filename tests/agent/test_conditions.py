@@ -22,10 +22,10 @@ from decision_rnn.agent import (
 )
 from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS, TimeToGoal
 from decision_rnn.backbones import State
+from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.episode import Episode
-from decision_rnn.training.limits import return_to_go_limits
 
 pytestmark = pytest.mark.usefixtures("registries")
 

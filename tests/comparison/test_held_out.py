@@ -20,10 +20,10 @@ from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison, write_page
 from decision_rnn.comparison.tables import sections
 from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import top_episodes
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import last_checkpoint, read_metrics
-from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]

@@ -15,6 +15,7 @@ from run_config import parse_run
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import BackboneConfig, register_backbone
 from decision_rnn.backbones.mlp import MLP
+from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.runs.checkpoint import (
@@ -26,7 +27,6 @@ from decision_rnn.runs.checkpoint import (
     write_agent,
 )
 from decision_rnn.runs.folder import last_checkpoint
-from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.prepare import prepare
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from decision_rnn import Episode, train, write_store
+from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.limits import return_to_go_limits
 
 SMALL, LARGE = 2_000, 20_000
 OPTIONS: dict[str, Any] = {"steps": 1, "progress": False, "evaluation": {"episodes": 0}}

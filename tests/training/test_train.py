@@ -18,10 +18,10 @@ from swing import CAR, SMALL, push
 import decision_rnn
 from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
 from decision_rnn.cli.main import main
+from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.playing import play_episodes
 from decision_rnn.runs.folder import checkpoints_of
-from decision_rnn.training.limits import return_to_go_limits
 from decision_rnn.training.trainer import Trainer
 
 SOURCE = {"dataset": "local", "store": "local", "minari": "minari", "minari-name": "minari"}

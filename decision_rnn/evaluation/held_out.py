@@ -1,0 +1,335 @@
+"""The score of an agent on held-out episodes: how well it predicts their actions, beside references without a network.
+
+At every step the agent has the recorded history: true observations, actions and rewards (teacher forcing).
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from gymnasium.spaces import Box
+from torch import Tensor
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent.conditions.return_to_go import ReturnToGo
+from decision_rnn.agent.network import RESOLUTION
+from decision_rnn.backbones import State
+from decision_rnn.config import RunConfig
+from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
+from decision_rnn.data.limits import return_to_go_limits
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.stream import Batch
+from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL, Estimate, bootstrap_errors, half_width
+from decision_rnn.runs.checkpoint import TrainedAgent
+from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.files import check_destination
+from decision_rnn.utils.messages import counted
+
+AGENT, LINEAR, MEAN, PREVIOUS = "agent", "linear regression", "mean action", "previous action"
+"""What predicts the actions: the rows of a table."""
+GROUP, CHUNK, BLOCK = 64, 256, 1 << 16
+"""Episodes and steps that are predicted at once, and steps of a regression."""
+SINGULAR = 1e-10
+"""Singular values of the normal equations below this share of the largest count as zero."""
+MOST_ENTRIES, MOST_PANELS, DECISIVE = 5, 6, 0.5
+"""How many of the worst entries are listed and plotted, and the share of the error from which an episode decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutScore:
+    """The errors of an agent, and of references, in predicting the actions of held-out episodes.
+
+    The error of a Box action is its squared difference from the recorded one, which may be outside the action box; that
+    of a discrete action is 1 where another choice was recorded. The score of an entry is 1 - error / variance, and
+    `score` its mean over the entries that vary: R2, as scikit-learn's `r2_score`, with the variance of the held-out
+    actions about their own mean, so that the mean of the training actions scores below 0 by how far it is off. Discrete
+    actions have variance 1, which makes it the accuracy.
+
+    Attributes:
+        agent: The agent's backbone, dataset and step.
+        dataset: The name of the held-out episodes, or their path.
+        fingerprint: Of the held-out episodes.
+        measure: What `score` is.
+        entries: The names of the action entries, or of the sub-actions of a MultiDiscrete action.
+        steps: (episodes,), the length of every episode.
+        variance: (entries,), 0 for entries that are constant in the held-out episodes.
+        errors: By predictor, (episodes, entries), the mean error over the steps of every episode; the predictors are
+            `agent`, `linear regression`, `mean action` and `previous action`, the latter three if the training data are
+            at hand.
+        schema: Version of the file format.
+    """
+
+    agent: str
+    dataset: str
+    fingerprint: str
+    measure: Literal["R2", "accuracy"]
+    entries: tuple[str, ...]
+    steps: tuple[int, ...]
+    variance: tuple[float, ...]
+    errors: dict[str, tuple[tuple[float, ...], ...]]
+    schema: Literal[1] = 1
+
+    def entry_errors(self, predictor: str = AGENT) -> np.ndarray:
+        """(entries,), the mean error over all steps, in squared units of the entries."""
+        return np.average(self.errors[predictor], axis=0, weights=self.steps)
+
+    def entry_scores(self, predictor: str = AGENT) -> np.ndarray:
+        """(entries,), the score of every entry; NaN for constant ones."""
+        variance = np.array(self.variance)
+        return 1 - self.entry_errors(predictor) / np.where(variance > 0, variance, np.nan)
+
+    def episode_errors(self, predictor: str = AGENT) -> np.ndarray:
+        """(episodes,), the error of every episode: the mean of error / variance over steps and entries that vary."""
+        varying = np.array(self.variance) > 0
+        if not varying.any():
+            return np.full(len(self.steps), np.nan)
+        return (np.array(self.errors[predictor])[:, varying] / np.array(self.variance)[varying]).mean(axis=1)
+
+    def score(self, predictor: str = AGENT) -> float:
+        """The mean score over entries; NaN if all are constant."""
+        return float(1 - np.average(self.episode_errors(predictor), weights=self.steps))
+
+    def estimate(self, predictor: str = AGENT) -> Estimate:
+        """`score` with a 95% interval from the bootstrap over episodes, from five episodes on: Student's t for the
+        logarithm of the error, so that no end is above 1."""
+        score, episodes = self.score(predictor), len(self.steps)
+        means = bootstrap_errors([self.episode_errors(predictor)[None]], self.steps)[0]
+        if episodes < FEWEST_FOR_INTERVAL or not means.min() > 0:
+            return Estimate(score)
+        factor = math.exp(half_width(np.log(means), episodes, 1))
+        return Estimate(score, 1 - (1 - score) * factor, 1 - (1 - score) / factor, INTERVAL)
+
+    def worst_episode(self, predictor: str = AGENT) -> tuple[int, float]:
+        """The number of the episode with the largest part of the error summed over all steps, and its share of it."""
+        sums = self.episode_errors(predictor) * self.steps
+        return int(sums.argmax()), float(sums.max() / sums.sum()) if sums.any() else 0.0
+
+    def worst_entries(self) -> list[int]:
+        """The entries that vary, those that the agent predicts worst first."""
+        scores = self.entry_scores()
+        return [int(entry) for entry in np.argsort(scores) if not np.isnan(scores[entry])]
+
+    def __str__(self) -> str:
+        size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
+        head = [self.measure, "95% interval", "worst episode"]
+        squares = ["squared error"] if self.measure == "R2" else []
+        rows = [["", *head, *squares]]
+        for predictor in self.errors:
+            estimate, (episode, share) = self.estimate(predictor), self.worst_episode(predictor)
+            interval = "" if estimate.low is None else f"[{_digits(estimate.low)}, {_digits(estimate.high)}]"
+            row = [predictor, _digits(estimate.value), interval, f"{episode} ({share:.0%} of the error)"]
+            rows.append([*row, *(f"{self.entry_errors(predictor).mean():.4g}" for _ in squares)])
+        lines = [f"{self.agent}: actions of {self.dataset}, {size}", *_aligned(rows)]
+        if len(self.entries) > 1:
+            scores = {predictor: self.entry_scores(predictor) for predictor in self.errors}
+            worst = self.worst_entries()[:MOST_ENTRIES]
+            rows = [[self.entries[i], *(_digits(values[i]) for values in scores.values())] for i in worst]
+            lines += _aligned([["worst entries", *scores], *rows])
+        if constant := [name for name, variance in zip(self.entries, self.variance, strict=True) if not variance]:
+            lines.append(f"constant in these episodes, and in no score: {', '.join(constant)}")
+        better = [name for name in self.errors if self.score(name) > self.score()]
+        if better:
+            lines.append(f"better than the agent: {', '.join(better)}")
+        episode, share = self.worst_episode()
+        if share > DECISIVE and len(self.steps) > 1:
+            others = np.arange(len(self.steps)) != episode
+            score = 1 - np.average(self.episode_errors()[others], weights=np.array(self.steps)[others])
+            lines.append(
+                f"episode {episode} alone has {share:.0%} of the agent's error; without it: {self.measure} "
+                f"{_digits(float(score))}"
+            )
+        return "\n".join(lines)
+
+
+def held_out_score(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None = None) -> HeldOutScore:
+    """Score an agent by how well it predicts the actions of held-out episodes.
+
+    Actions are those that the agent would take in evaluation: the mean or the mode of their distribution, the first of
+    a chunk. It is conditioned as in training: on the recorded return-to-go, or on goals in hindsight.
+
+    Args:
+        trained: The agent.
+        episodes: The held-out episodes.
+        data: The episodes that it was trained on; without them there are no references.
+
+    Raises:
+        InputError: If the episodes have observations or actions of other sizes than the agent's.
+    """
+    agent = trained.agent
+    sizes = {"observations": agent.observation_layout.size, "actions": agent.action_dim}
+    for (kind, size), other in zip(sizes.items(), (episodes.observation_dim, episodes.action_dim), strict=True):
+        if size > other or (size < other and (kind == "actions" or agent.encoder.index is None)):
+            raise InputError(f"the {kind} of {episodes.name or episodes.path} have size {other}, the agent's {size}.")
+    predictions = {AGENT: predict_actions(trained, episodes, data)}
+    if data is not None:
+        predictions |= reference_actions(trained, episodes, data)
+    continuous, recorded = isinstance(agent.action_space, Box), episodes.actions
+    errors = {}
+    for predictor, actions in predictions.items():
+        differences = np.asarray(_values(agent, actions) - _values(agent, recorded), np.float64)
+        by_step = differences**2 if continuous else differences != 0
+        sums = np.add.reduceat(by_step, episodes.offsets[:-1], dtype=np.float64)
+        errors[predictor] = tuple(map(tuple, (sums / episodes.episode_lengths[:, None]).tolist()))
+    mean, std = recorded.mean(axis=0, dtype=np.float64), recorded.std(axis=0, dtype=np.float64)
+    variance = np.where(std > RESOLUTION * np.abs(mean), std**2, 0.0)
+    names = episodes.entry_names("actions")
+    count = len(differences[0])
+    return HeldOutScore(
+        agent=f"{trained.config.backbone.name} on {trained.provenance.name}, step {trained.step}",
+        dataset=episodes.name or str(episodes.path),
+        fingerprint=episodes.fingerprint,
+        measure="R2" if continuous else "accuracy",
+        entries=tuple(names) if len(names) == count else tuple(f"action {entry}" for entry in range(count)),
+        steps=tuple(episodes.episode_lengths.tolist()),
+        variance=tuple(variance.tolist()) if continuous else (1.0,) * count,
+        errors=errors,
+    )
+
+
+@torch.inference_mode()
+def predict_actions(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None = None) -> np.ndarray:
+    """The agent's action at every recorded step, (steps, A), with the history up to there, as `evaluation.inference`
+    has it; arguments as for `held_out_score`.
+
+    Returns-to-go are limited as in training, which is known from `data`; without them, as in acting.
+    """
+    agent, settings, steps = prepare_to_act(trained.agent), trained.config.evaluation, _steps(trained.config, episodes)
+    condition = agent.condition
+    if isinstance(condition, ReturnToGo) and condition.acting_limit is not None and condition.training_limit is None:
+        condition.training_limit = condition.acting_limit
+        if data is not None:
+            _, limit = return_to_go_limits(data, getattr(trained.config.condition, "rtg_quantile", 1.0))
+            condition.training_limit = torch.from_numpy(limit).float()
+
+    def predict(index: np.ndarray, state: State | None = None) -> tuple[np.ndarray, State]:
+        """Actions at the steps (batch, time) of segments, as in `PolicyNetwork.forward`, and the state after them."""
+        batch = Batch(*(values[torch.from_numpy(index)] for values in steps))
+        value = condition.from_batch(batch)
+        tokens = agent.embed(value, batch.observation, batch.previous_action, batch.timestep)
+        hidden, state = agent.run_backbone(tokens, batch.reset, state)
+        return agent.action_scale(agent.objective.action(agent.modulate(value, hidden))).numpy(), state
+
+    actions, first, lengths = np.empty_like(episodes.actions), episodes.offsets[:-1], episodes.episode_lengths
+    if settings.inference == "window":  # a segment for every step, its last one
+        firsts = np.repeat(first, lengths)[:, None]
+        segments = np.maximum(np.arange(episodes.steps)[:, None] + np.arange(1 - settings.window, 1), firsts)
+        for start in range(0, episodes.steps, GROUP * CHUNK // settings.window + 1):
+            rows = slice(start, start + GROUP * CHUNK // settings.window + 1)
+            actions[rows] = predict(segments[rows])[0][:, -1]
+        return actions
+    for group in np.array_split(np.argsort(lengths, kind="stable"), math.ceil(len(lengths) / GROUP)):
+        longest, state = lengths[group].max(), None
+        for start in range(0, longest, CHUNK):
+            time = np.arange(start, min(start + CHUNK, longest))
+            present = time < lengths[group, None]
+            index = first[group, None] + np.minimum(time, lengths[group, None] - 1)  # repeats an episode's last step
+            predicted, state = predict(index, state)
+            actions[index[present]] = predicted[present]
+    return actions
+
+
+@torch.inference_mode()
+def reference_actions(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore) -> dict[str, np.ndarray]:
+    """Actions (steps, A) of predictors without a network, by name, fitted on the training data: least squares from the
+    normalised observation entries that the agent reads, with intercept; the mean action; the recorded action of the
+    step before, at an episode's first step the mean one. Discrete actions are one-hot, of which the largest entry
+    decides."""
+    encoder = copy.deepcopy(trained.agent.encoder).cpu()
+    training, recorded = _steps(trained.config, data), _steps(trained.config, episodes)
+
+    def inputs(observation: Tensor) -> Tensor:
+        return F.pad(encoder(observation).double(), (1, 0), value=1.0)
+
+    size = encoder.features + 1
+    gram, moments = torch.zeros(size, size).double(), torch.zeros(size, data.action_dim).double()
+    for observation, action in zip(training.observation.split(BLOCK), training.action.split(BLOCK), strict=True):
+        gram += inputs(observation).T @ inputs(observation)
+        moments += inputs(observation).T @ action.double()
+    weights = torch.linalg.lstsq(gram, moments, rcond=SINGULAR, driver="gelsd").solution
+    mean = training.action.double().mean(0)
+    return {
+        LINEAR: torch.cat([inputs(block) @ weights for block in recorded.observation.split(BLOCK)]).numpy(),
+        MEAN: mean.expand(episodes.steps, -1).numpy(),
+        PREVIOUS: torch.where(recorded.reset[:, None], mean, recorded.previous_action.double()).numpy(),
+    }
+
+
+def plot_held_out(
+    score: HeldOutScore, trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None, path: Path | str
+) -> None:
+    """Plot predicted and recorded actions over the held-out episode of median error, the worst entries first.
+
+    Args:
+        score: The score of the agent.
+        trained, episodes, data: As for `held_out_score`.
+        path: The file, such as a PNG.
+    """
+    from matplotlib.figure import Figure  # heavy
+
+    check_destination(path := Path(path))
+    order = np.argsort(score.episode_errors())
+    number = int(order[(len(order) - 1) // 2])
+    episode = episodes.select(np.arange(len(episodes)) == number)
+    lines = {"recorded": episode.actions, "predicted": predict_actions(trained, episode, data)}
+    entries, scores = (score.worst_entries() or [0])[:MOST_PANELS], score.entry_scores()
+    figure = Figure(figsize=(9, 1 + 1.5 * len(entries)), layout="constrained")
+    for entry, panel in zip(entries, figure.subplots(len(entries), squeeze=False, sharex=True)[:, 0], strict=True):
+        for (label, actions), color in zip(lines.items(), ("0.45", "C0"), strict=True):
+            style = "default" if score.measure == "R2" else "steps-mid"
+            panel.plot(_values(trained.agent, actions)[:, entry], color=color, label=label, drawstyle=style)
+        panel.set_title(f"{score.entries[entry]}, {score.measure} {_digits(scores[entry])}", loc="left", fontsize=9)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    figure.axes[-1].set_xlabel("step")
+    figure.suptitle(f"{score.agent}: episode {number} of {score.dataset}, the one of median error", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
+    """All steps of a store, (steps, ...), with goals in hindsight as training draws them, but for random ones."""
+    table = torch.from_numpy(store.table)
+    columns = {name: table[:, entries] for name, entries in store.columns.items()}
+    ends = torch.zeros(2, store.steps, dtype=torch.bool)
+    ends[:, store.offsets[1:] - 1] = torch.from_numpy(np.stack([store.terminated, store.truncated]))
+    columns |= {"reward": columns["reward"][:, 0], "timestep": columns["timestep"][:, 0].long()}
+    steps = Batch(**columns | {"reset": columns["reset"][:, 0] > 0, "terminated": ends[0], "truncated": ends[1]})
+    if config.training.goal_relabeling != "hindsight":
+        return steps
+    entries = GoalEntries.of_space(store.observation_space, store.name or str(store.path))
+    context = min(1000, store.steps)
+    start = torch.arange(0, store.steps, context).clamp_max(store.steps - context)
+    generator = torch.Generator().manual_seed(0)
+    goals = HindsightGoals(store, entries, len(start), generator, config.goal_discount, 0.0)
+    index = start[:, None] + torch.arange(context)
+    goal, remaining = goals.draw(start, steps.reset[index], None, context)
+    observation, to_go = steps.observation.clone(), steps.return_to_go.clone()
+    observation[index, entries.desired] = goals.achieved[goal]
+    to_go[index] = -remaining.unsqueeze(-1).to(to_go)
+    return steps._replace(observation=observation, return_to_go=to_go)
+
+
+def _values(agent: DecisionAgent, rows: np.ndarray) -> np.ndarray:
+    """The entries of actions (steps, entries): numbers, or the index of every choice."""
+    choices = agent.action_layout.parts[0].choices
+    if not choices:
+        return rows
+    return np.stack([entry.argmax(1) for entry in np.split(rows, np.cumsum(choices)[:-1], axis=1)], axis=1)
+
+
+def _digits(value: float | None) -> str:
+    """A score with three decimals, or without any far below zero."""
+    return "" if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]

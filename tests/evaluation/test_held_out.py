@@ -1,0 +1,239 @@
+"""The held-out score: predictions against the actor step by step, R2 and least squares by hand, planted faults."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from scipy import stats
+
+from decision_rnn import EpisodeStore, InputError
+from decision_rnn.agent.conditions.return_to_go import ReturnToGo
+from decision_rnn.config import from_dict
+from decision_rnn.data.limits import return_to_go_limits
+from decision_rnn.environments.episode import Episode
+from decision_rnn.evaluation import held_out
+from decision_rnn.evaluation.actor import EnvironmentActor
+from decision_rnn.evaluation.held_out import HeldOutScore, held_out_score, plot_held_out, predict_actions
+from decision_rnn.evaluation.statistics import bootstrap_errors
+from decision_rnn.runs.checkpoint import TrainedAgent
+from decision_rnn.training.prepare import make_agent
+
+REFERENCES = ["linear regression", "mean action", "previous action"]
+
+
+def make(store: EpisodeStore, pendulum: Any, backbone: str = "mingru", **keys: Any) -> TrainedAgent:
+    """An untrained agent for the episodes of a store, as a checkpoint holds it: without the limit of training."""
+    keys = {"dataset": "local/mine", "backbone": {"name": backbone, "width": 16, "layers": 2}, **keys}
+    config = from_dict(keys, "test")
+    agent = make_agent(config, store, 10.0).eval()
+    if isinstance(agent.condition, ReturnToGo):
+        agent.condition.training_limit = None
+    return TrainedAgent(agent, config, pendulum().provenance, 10, 1.0)
+
+
+def write(path: Path, episodes: list[Episode], **options: Any) -> EpisodeStore:
+    return EpisodeStore.write(path, episodes, environment_id=None, source={}, **options)
+
+
+def acted(trained: TrainedAgent, store: EpisodeStore) -> np.ndarray:
+    """The actor's actions, step by step, where every action but the newest is replaced by the recorded one."""
+    actor, actions = EnvironmentActor(trained), []
+    for episode in store:
+        state, target = actor.initial_state(1), np.array([episode.rewards.sum()], np.float32)
+        for t in range(len(episode.actions)):
+            if t > 0:
+                state = state._replace(previous_action=torch.from_numpy(episode.actions[t - 1 : t]))
+            reward = np.array([episode.rewards[t - 1]], np.float32)
+            observation = np.asarray(episode.observations[t : t + 1], np.float32)
+            action, state = actor.step(observation, reward, np.array([t == 0]), target, state)
+            actions.append(action[0])
+    return np.stack(actions)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"agent": {"previous_action": True}},
+        {"agent": {"previous_action": True, "tokens": "interleaved"}, "objective": "flow_matching"},
+        {"backbone": "transformer", "condition": "none"},
+        {"backbone": "lstm", "objective": "gmm"},
+        {"evaluation": {"inference": "window", "window": 5}, "agent": {"timestep_embedding": True}},
+    ],
+    ids=lambda keys: "-".join(keys),
+)
+def test_predictions_are_the_actors_step_by_step(
+    store: EpisodeStore, pendulum: Any, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
+) -> None:
+    """In chunks of groups of episodes; acting with the limit of training, which some returns-to-go exceed."""
+    monkeypatch.setattr(held_out, "CHUNK", 7)
+    monkeypatch.setattr(held_out, "GROUP", 4)
+    data, episodes = store.select(store.episode_returns < 90), store.select(np.arange(len(store)) < 9)
+    trained = make(data, pendulum, **keys)
+    predicted = predict_actions(trained, episodes, data)
+    if trained.config.takes_target:
+        _, limit = return_to_go_limits(data, trained.config.condition.rtg_quantile)
+        assert episodes.episode_returns.max() > limit.max()
+        trained.agent.condition.acting_limit = torch.from_numpy(limit).float()
+    np.testing.assert_allclose(predicted, acted(trained, episodes), atol=1e-5)
+
+
+def test_first_actions_of_chunks_are_predicted(store: EpisodeStore, pendulum: Any) -> None:
+    trained = make(store, pendulum, condition="none", objective={"name": "action_chunk", "chunk_size": 3})
+    chosen = store.table[:, store.columns["timestep"].start] % 3 == 0
+    predicted = predict_actions(trained, store)
+    np.testing.assert_allclose(predicted[chosen], acted(trained, store)[chosen], atol=1e-5)
+
+
+def test_references_and_scores_are_those_of_scipy_by_hand(store: EpisodeStore, pendulum: Any) -> None:
+    last = np.arange(len(store)) >= 20
+    data, episodes = store.select(~last), store.select(last)
+    score = held_out_score(make(data, pendulum, condition="none"), episodes, data)
+    assert list(score.errors) == ["agent", *REFERENCES]
+    design = np.c_[np.ones(data.steps), data.observations.astype(float)]
+    weights, *_ = np.linalg.lstsq(design, data.actions.astype(float), rcond=None)
+    mean = data.actions.mean(0, dtype=float)
+    before = np.concatenate([np.r_[[mean], each.actions[:-1]] for each in episodes])
+    predictions = [np.c_[np.ones(episodes.steps), episodes.observations] @ weights, mean + 0 * before, before]
+    recorded = episodes.actions.astype(float)
+    for name, actions in zip(REFERENCES, predictions, strict=True):
+        squares = (actions - recorded) ** 2
+        np.testing.assert_allclose(score.entry_errors(name), squares.mean(0), rtol=1e-4)
+        r2 = 1 - squares.sum(0) / ((recorded - recorded.mean(0)) ** 2).sum(0)
+        np.testing.assert_allclose(score.entry_scores(name), r2, rtol=1e-4, atol=1e-6)
+        assert score.score(name) == pytest.approx(r2.mean(), abs=1e-5)
+    fit = stats.linregress(data.observations[:, 0], data.actions[:, 0])  # of one entry alone
+    one = write(store.path.parent / "one", [replace(each, observations=each.observations[:, :1]) for each in data])
+    alone = held_out_score(make(one, pendulum, condition="none"), one, one)
+    assert alone.entry_scores("linear regression")[0] == pytest.approx(fit.rvalue**2, abs=1e-5)
+
+
+def test_actions_outside_the_box_count_as_they_are(tmp_path: Path, pendulum: Any) -> None:
+    """The recorded actions are 3, the box ends at 1: the best that the agent can do is an error of 4."""
+    observations, rewards = np.random.default_rng(0).normal(size=(9, 2)), np.zeros(8)
+    episode = Episode(observations, np.linspace(-1, 1, 8)[:, None], rewards, False, True)
+    data = write(tmp_path / "data", [episode], spaces=(None, Box(-1, 1, (1,))))
+    outside = write(tmp_path / "held-out", [replace(episode, actions=np.full((8, 1), 3.0))])
+    trained = make(data, pendulum, condition="none")
+    with torch.no_grad():
+        trained.agent.objective.head.bias.fill_(100.0)
+    score = held_out_score(trained, outside)
+    assert score.errors["agent"] == ((pytest.approx(4.0),),)
+    assert score.variance == (0.0,)  # a constant entry has no R2
+    assert np.isnan(score.score())
+    assert "constant in these episodes" in str(score)
+
+
+def made_score(errors: np.ndarray, steps: list[int] | None = None) -> HeldOutScore:
+    """A score with these errors of the agent, (episodes, entries), of variance 1."""
+    names = {"agent": "mingru on local/mine", "dataset": "local/held-out", "fingerprint": "", "measure": "R2"}
+    entries = tuple(f"joint {entry}" for entry in range(errors.shape[1]))
+    lengths, rows = tuple(steps or [10] * len(errors)), tuple(map(tuple, errors.tolist()))
+    variance = (1.0,) * len(entries)
+    return HeldOutScore(**names, entries=entries, steps=lengths, variance=variance, errors={"agent": rows})
+
+
+def test_episode_of_flipped_sign_is_named(tmp_path: Path, pendulum: Any) -> None:
+    """Actions are observations; in one held-out episode the observations have the other sign, as quaternions can."""
+    generator = np.random.default_rng(0)
+
+    def episode(sign: float) -> Episode:
+        observations = generator.uniform(-1, 1, (21, 2))
+        return Episode(sign * observations, observations[:-1], np.zeros(20), False, True)
+
+    data = write(tmp_path / "data", [episode(1.0) for _ in range(5)])
+    flipped = write(tmp_path / "held-out", [episode(-1.0 if number == 3 else 1.0) for number in range(6)])
+    score = held_out_score(make(data, pendulum, condition="none"), flipped, data)
+    assert score.worst_episode("linear regression") == (3, pytest.approx(1.0))
+    assert score.worst_episode("mean action")[1] < 0.5
+    straight = replace(score, errors={"agent": score.errors["linear regression"]})
+    assert "episode 3" in str(straight).splitlines()[-1]
+    low = straight.estimate().low
+    assert low is not None
+    assert low < 0 < straight.score()  # the interval shows that one episode decides
+
+
+def test_interval_over_episodes_covers_the_true_score() -> None:
+    """Errors of 12 episodes drawn anew 150 times from a skewed distribution of mean 0.3."""
+    generator, covered = np.random.default_rng(0), 0
+    for _ in range(150):
+        estimate = made_score(0.15 * generator.gamma(2.0, size=(12, 1))).estimate()
+        covered += estimate.low <= 0.7 <= estimate.high <= 1
+    assert 0.88 < covered / 150 < 0.99
+    assert made_score(np.ones((4, 1))).estimate().low is None
+
+
+def test_bootstrap_weights_episodes_by_length_and_pairs_variants() -> None:
+    generator, steps = np.random.default_rng(1), [5, 50, 20, 30, 10, 40]
+    first = generator.gamma(2.0, size=(3, 6))
+    means = bootstrap_errors([first, first[:1] + 0.5], steps)
+    assert means[0].mean() == pytest.approx(np.average(first.mean(0), weights=steps), rel=0.05)
+    alone = bootstrap_errors([first[:1], first[:1] + 0.5], steps)
+    np.testing.assert_allclose(alone[1] - alone[0], 0.5)  # the same episodes are drawn for both
+    score = made_score(first[0][:, None], steps)
+    assert score.score() == pytest.approx(1 - np.average(first[0], weights=steps))
+
+
+@pytest.mark.parametrize("space", [Discrete(3), MultiDiscrete([3, 2])], ids=["discrete", "multi"])
+def test_discrete_actions_have_an_accuracy_per_choice(tmp_path: Path, pendulum: Any, space: Any) -> None:
+    """The first choice follows from the observation's sign, so that a line finds it; the second is 1 mostly."""
+    generator = np.random.default_rng(0)
+    sizes, episodes = ([3, 2] if isinstance(space, MultiDiscrete) else [3]), []
+    for _ in range(8):
+        observations = generator.normal(size=(31, 1))
+        choices = np.c_[2 * (observations[:-1, 0] > 0), generator.random(30) < 0.8].astype(int)[:, : len(sizes)]
+        rows = np.concatenate([np.eye(size)[column] for size, column in zip(sizes, choices.T, strict=True)], axis=1)
+        episodes.append(Episode(observations, rows, np.zeros(30), False, True))
+    store = write(tmp_path / "data", episodes, spaces=(None, space))
+    trained = make(store, pendulum, condition="none", objective="mse")
+    score = held_out_score(trained, store, store)
+    assert score.measure == "accuracy"
+    edges = np.cumsum([0, *sizes])
+    recorded, predicted = store.actions, predict_actions(trained, store)
+    for entry, (start, end) in enumerate(pairwise(edges)):
+        chosen = recorded[:, start:end].argmax(1)
+        hits = (predicted[:, start:end].argmax(1) == chosen).mean()
+        assert score.entry_scores()[entry] == pytest.approx(hits)
+        assert score.entry_scores("mean action")[entry] == pytest.approx(np.bincount(chosen).max() / len(chosen))
+    assert score.entry_scores("linear regression")[0] > 0.9
+    assert score.score() == pytest.approx(score.entry_scores().mean())
+
+
+def test_goals_in_hindsight_are_what_the_episode_reaches(tmp_path: Path, pendulum: Any) -> None:
+    from gymnasium.spaces import Dict
+
+    box = Box(-np.inf, np.inf, (1,))
+    space = Dict({"achieved_goal": box, "desired_goal": box, "observation": box})
+    places = np.arange(31.0)[:, None]
+    observations = np.c_[places, np.full((31, 1), -5.0), 0 * places]
+    store = write(tmp_path / "data", [Episode(observations, np.ones((30, 1)), np.zeros(30), False, True)] * 3,
+                  spaces=(space, Box(-2, 2, (1,))))  # fmt: skip
+    config = from_dict({"dataset": "local/mine", "training": {"goal_relabeling": "hindsight"}}, "test")
+    steps = held_out._steps(config, store)
+    ahead = steps.observation[:, 1] - steps.observation[:, 0]
+    assert (ahead >= 1).all()
+    np.testing.assert_array_equal(-steps.return_to_go[:, 0], ahead)
+    assert (store.observations[:, 1] == -5).all()
+
+
+def test_other_sizes_are_refused_and_tables_name_entries(store: EpisodeStore, pendulum: Any, tmp_path: Path) -> None:
+    trained = make(store, pendulum)
+    narrow = write(tmp_path / "narrow", [replace(each, actions=each.actions[:, :2]) for each in store])
+    with pytest.raises(InputError, match=r"actions of .*narrow"):
+        held_out_score(trained, narrow)
+    errors = np.arange(24.0).reshape(3, 8) / 10
+    text = str(made_score(errors))
+    assert [name for name in (f"joint {entry}" for entry in range(8)) if name in text] == [
+        f"joint {entry}" for entry in range(3, 8)
+    ]
+
+
+def test_figure_has_the_median_episode_and_six_entries(store: EpisodeStore, pendulum: Any, tmp_path: Path) -> None:
+    trained = make(store, pendulum)
+    score = held_out_score(trained, store, store)
+    plot_held_out(score, trained, store, store, tmp_path / "figures" / "held-out.png")
+    assert (tmp_path / "figures" / "held-out.png").read_bytes().startswith(b"\x89PNG")
