@@ -15,9 +15,10 @@ from decision_rnn.data.dataset import (
     open_dataset,
     split_dataset,
 )
-from decision_rnn.data.info import format_info, format_size, plot_returns
+from decision_rnn.data.info import format_info, format_size, plot_returns, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 
@@ -45,6 +46,8 @@ def add_arguments(parser: CommandParser) -> None:
     actions["merge"].add_argument("dataset", help="the name of the new dataset, local/NAME")
     for name in ("info", "make", "verify", "export", "split"):
         actions[name].add_settings(open_dataset, *OPENING)
+    text = "a dataset of held-out episodes: print which of their entries are outside the range of this one"
+    actions["info"].add_argument("--validation", metavar="NAME", help=text)
     actions["info"].add_argument("--plot", type=Path, help="also draw the returns into this PNG file")
     actions["export"].add_settings(export_dataset, "format", "output", required=True)
     actions["split"].add_settings(split_dataset, "hold_out", "seed", "overwrite")
@@ -101,6 +104,12 @@ def _print_info(command: Namespace) -> None:
         check_destination(command.plot)  # before the dataset is opened, which may take minutes
     dataset = open_dataset(command.dataset, **command.settings)
     print(format_info(dataset))
+    if command.validation:
+        store, held_out = dataset.store, open_dataset(command.validation).store
+        if (store.observation_dim, store.action_dim) != (held_out.observation_dim, held_out.action_dim):
+            raise InputError(f"--validation {command.validation} has other observations or actions. Name another.")
+        shifts = list(warn_of_shift(store, held_out))
+        print("\n".join(f"  {command.validation}: {shift}" for shift in shifts or ["no shift beyond chance"]))
     if command.plot:
         plot_returns(dataset, command.plot)
         print(f"\ndrawn in {command.plot}")

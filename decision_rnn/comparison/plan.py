@@ -20,6 +20,7 @@ from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Ro
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, open_dataset
+from decision_rnn.data.info import warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
@@ -29,8 +30,9 @@ from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
 from decision_rnn.runs.folder import check_resumed_run, read_metrics, write_config
 from decision_rnn.runs.loggers import find_logger
-from decision_rnn.training.prepare import select_episodes
+from decision_rnn.training.prepare import open_validation, select_episodes
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
 
 SPREAD = 5
@@ -151,6 +153,8 @@ class Plan:
                 DecisionAgent(*options).check_acting(config.evaluation.actions, config.evaluation.inference)
             except InputError as error:
                 raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
+        for warning in warn_of_shift(store, open_validation(first, store)) if first.validation else ():
+            warn(f"warning: {first.validation}: {warning}")
         data = summarise_data(dataset.spec, first)
         if first.evaluation.episodes and (first.evaluation.environment_id or data.environment_id):
             evaluation_environment(first.evaluation, dataset.spec)

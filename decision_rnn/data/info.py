@@ -21,6 +21,11 @@ UNRESOLVED = 2.0**20
 """Around a value this large, such as a Unix time, float32 holds no changes of a sixteenth and less."""
 LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
+LEVEL = 0.01
+"""The probability with which chance alone reports some entry of held-out episodes by their number."""
+REACH = 5
+"""Held-out values this many times as far beyond the training range as training episodes differ in reach are reported:
+e^-5 of those that leave it where the tail is exponential, and fewer where it is lighter."""
 
 
 def format_info(dataset: Dataset) -> str:
@@ -147,6 +152,73 @@ def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
     )
     clipped = f"; in {outside:.1%} of the steps an action is outside and is clipped" if outside else ""
     yield f"actions are scaled from {box.low.min():.3g} to {box.high.max():.3g}{origin}{alone}{clipped}"
+
+
+def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
+    """Sentences on the entries of held-out episodes that lie outside the range of the training data in `store`, beyond
+    chance, the farthest first, and on the actions that agents trained on it cannot return."""
+    shifted_actions = False
+    for kind, space in (("observations", store.observation_space), ("actions", store.action_space)):
+        layout, values = Layout.of_space(space, kind), getattr(store, kind)
+        distance, shifted = _shift(store, held_out, kind)
+        entries = np.flatnonzero(shifted & ~layout.categorical)  # a choice may well never be made
+        entries = entries[np.argsort(-distance[:, entries].max(axis=0), kind="stable")]
+        names, shifted_actions = store.entry_names(kind) or layout.names, bool(entries.size)
+        for entry in entries[:SHOWN]:
+            low, high = values[:, entry].min(), values[:, entry].max()
+            steps, farthest = distance[:, entry] > 0, distance[:, entry].max()
+            place = f"the training range, {low:.4g} to {high:.4g}," if low < high else f"{low:.4g}, its training value,"
+            reach = f"{farthest:,.{0 if farthest >= 10 else 1}f} standard deviations"
+            episodes = np.flatnonzero(np.logical_or.reduceat(steps, held_out.offsets[:-1]))
+            listed = f", in episode{'s' * (len(episodes) > 1)} {', '.join(map(str, episodes))}"
+            yield (
+                f"entry {numbered(entry, names)} of the {kind} is outside {place} in {steps.mean():.1%} of the "
+                f"held-out steps, by up to {reach}{listed * (len(episodes) <= SHOWN)}"
+            )
+        if len(entries) > SHOWN:
+            yield f"{_named(entries[SHOWN:], names)} of the {kind} is outside its training range too"
+    box = store.action_space
+    if not isinstance(box, Box):
+        return
+    share, actions = share_outside(held_out.actions, box), held_out.actions
+    chance = 0.0 if store.stated_spaces[1] else min(0.5, 2 * store.action_dim / (len(store) + 1))
+    if share and (shifted_actions or share > chance):
+        outside = ((actions < box.low.ravel()) | (actions > box.high.ravel())).mean(axis=0)
+        entries = np.argsort(-outside, kind="stable")[: np.count_nonzero(outside)]
+        yield (
+            f"in {share:.1%} of the held-out steps an action is outside the box that agents keep to, in "
+            f"{_named(entries, store.entry_names('actions'))}: `data import --action_low --action_high` sets it"
+        )
+
+
+def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """How far the entries of held-out steps are outside the range of the training data, in its standard deviations,
+    (steps, entries), and whether that is more than chance gives, (entries,) bool.
+
+    That is so in two cases. Either too many episodes leave the range: if all E training and H held-out episodes were
+    drawn alike, those with the k highest values of all would be held out with the probability H/(E+H) (H-1)/(E+H-1)
+    ..., below `LEVEL` over all entries and both ends. Or some go too far: for a twentieth of an episode, farther than
+    `REACH` times as far as the upper half of the training episodes goes beyond the median one, and half a standard
+    deviation; or in one step, by more than the whole range. Both are wider the fewer episodes are trained on.
+    """
+    training, values = getattr(store, kind), getattr(held_out, kind)
+    episodes, number = len(store), len(held_out)
+    low, high = training.min(axis=0), training.max(axis=0)
+    resolution = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12  # so that constants may differ in their last bits
+    std = np.maximum(training.std(axis=0, dtype=np.float64), resolution).astype(np.float32)
+    alike = np.cumprod([1.0, *((number - k) / (episodes + number - k) for k in range(number))])
+    distance, shifted = np.zeros_like(values), np.zeros(values.shape[1], bool)
+    for sign, extreme, end in ((1, np.maximum, high), (-1, np.minimum, low)):
+        reached = sign * extreme.reduceat(training, store.offsets[:-1])
+        spread = 2 * np.maximum(reached - np.median(reached, axis=0), 0).mean(axis=0)
+        excess = np.maximum(sign * (values - end), 0)
+        far = excess > REACH * spread + (0.5 + 5 / episodes) * std
+        share = np.add.reduceat(far, held_out.offsets[:-1], dtype=np.float64) / held_out.episode_lengths[:, None]
+        outside = np.logical_or.reduceat(excess > 0, held_out.offsets[:-1]).sum(axis=0)
+        shifted |= (alike[outside] < LEVEL / (2 * len(std))) | (share >= 0.05).any(axis=0)
+        shifted |= (excess > np.maximum((1 + 10 / episodes) * (high - low), std)).any(axis=0)
+        distance += excess / std
+    return distance, shifted
 
 
 def _named(entries: np.ndarray, names: Sequence[str | None]) -> str:

@@ -86,7 +86,7 @@ def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool)
         tell(line)
     for line in describe_start(config, store, initial) if saved is None else ():
         tell(line)
-    warn_of_run(config, spec, episodes)
+    warn_of_run(config, spec, episodes, held_out)
     if rank() == 0:
         write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
     log = MetricsLog(folder, config, trainer.steps, 0.0 if saved is None else saved.seconds)

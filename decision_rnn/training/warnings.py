@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
-from decision_rnn.data.info import warn_of_actions, warn_of_observations, warn_of_returns
+from decision_rnn.data.info import warn_of_actions, warn_of_observations, warn_of_returns, warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import share_outside
@@ -71,12 +71,14 @@ def describe_start(config: RunConfig, store: EpisodeStore, initial: TrainedAgent
     )
 
 
-def warn_of_run(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore) -> None:
-    """Warn of data and options with which agents act badly although every value is valid, and tell how many episodes
-    reach the target returns."""
+def warn_of_run(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore, validated: EpisodeStore | None) -> None:
+    """Warn of data and options with which agents act badly although every value is valid, and of held-out episodes that
+    lie outside the data; tell how many episodes reach the target returns."""
     targets = evaluated_returns(config.evaluation, spec, config) if config.takes_return else ()
     for warning in filter(None, _warnings(config, spec, episodes, targets)):
         warn(f"warning: {warning}")
+    for warning in () if validated is None else warn_of_shift(episodes, validated):
+        warn(f"warning: {config.validation}: {warning}")
     if reach := describe_reach(targets, episodes.episode_returns):
         tell(reach)
 

@@ -1,0 +1,144 @@
+"""Held-out episodes outside the range of the training data: faults planted in a log of flights are named, and splits
+of one source are not reported."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from decision_rnn import write_store
+from decision_rnn.data.info import warn_of_shift
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.environments.episode import Episode
+
+NAMES = {"observations": ["height", "q_w", "q_z", "battery"], "actions": ["thrust", "yaw"]}
+
+
+def flight(generator: np.random.Generator) -> Episode:
+    """A flight that hardly turns, with saturated thrust, and a battery that is never changed."""
+    height, turn = np.cumsum(generator.normal(size=101)), 0.02 * generator.normal(size=101)
+    observations = np.stack([height, np.cos(turn), np.sin(turn), np.full(101, 11.1)], axis=1)
+    actions = np.stack([np.clip(-height[:-1], -1, 1), np.clip(generator.normal(size=100), -1, 1)], axis=1)
+    return Episode(observations, actions, np.zeros(100), False, True)
+
+
+def hopping(generator: np.random.Generator) -> Episode:
+    """An episode of Hopper under a noisy policy."""
+    environment = gymnasium.make("Hopper-v5").unwrapped
+    observations, actions = [environment.reset(seed=int(generator.integers(1 << 30)))[0]], []
+    done = False
+    while not done and len(actions) < 100:
+        actions.append(np.clip(generator.normal(0.2, 0.5, 3), -1, 1))
+        observation, _, done, _, _ = environment.step(actions[-1])
+        observations.append(observation)
+    return Episode(np.stack(observations), np.stack(actions), np.zeros(len(actions)), done, not done)
+
+
+def walk(generator: np.random.Generator) -> Episode:
+    """A random walk of observations and actions, and a constant of the episode."""
+    states = np.cumsum(generator.normal(size=(201, 8)), axis=0)
+    states[:, 0] = generator.normal()
+    return Episode(states[:, :6], states[:-1, 6:], np.zeros(200), False, True)
+
+
+Split = Callable[..., tuple[EpisodeStore, EpisodeStore]]
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    """Writes 20 training and 5 held-out episodes of a source; `plant` changes the held-out ones."""
+
+    def stores(source: Callable[..., Episode], seed: int = 0, plant: Any = None, spaces: Any = (None, None)) -> Any:
+        generator = np.random.default_rng(seed)
+        episodes = [source(generator) for _ in range(25)]
+        if plant:
+            plant(episodes[20:])
+        options = {"environment_id": None, "source": {"columns": NAMES}, "spaces": spaces}
+        where = tmp_path / f"{source.__name__}-{seed}"
+        return [EpisodeStore.write(where / k, e, **options) for k, e in (("a", episodes[:20]), ("b", episodes[20:]))]
+
+    return stores
+
+
+@pytest.mark.parametrize("source", [flight, hopping, walk])
+def test_splits_of_one_source_are_not_reported(split: Split, source: Callable[..., Episode]) -> None:
+    for seed in range(3):
+        assert list(warn_of_shift(*split(source, seed))) == []
+
+
+def test_quaternion_of_the_other_sign(split: Split) -> None:
+    def flip(episodes: list[Episode]) -> None:
+        episodes[3].observations[:, 1:3] *= -1
+
+    store, held_out = split(flight, plant=flip)
+    (sentence,) = warn_of_shift(store, held_out)
+    low, std = store.observations[:, 1].min(), store.observations[:, 1].std()
+    expected = (low - held_out.observations[:, 1].min()) / std
+    assert expected > 1000
+    assert all(word in sentence for word in ("1 (q_w)", "20.0%", f"{expected:,.0f}", "episode 3"))
+
+
+def test_constant_that_changes(split: Split) -> None:
+    def change(episodes: list[Episode]) -> None:
+        episodes[0].observations[:, 3] = 11.2
+
+    (sentence,) = warn_of_shift(*split(flight, plant=change))
+    assert "3 (battery)" in sentence
+    assert "11.1" in sentence
+
+
+def test_actions_beyond_the_range(split: Split) -> None:
+    def strengthen(episodes: list[Episode]) -> None:
+        for episode in episodes[1:3]:
+            episode.actions[:, 1] *= 1.6
+
+    store, held_out = split(flight, plant=strengthen)
+    entry, box = warn_of_shift(store, held_out)
+    share = f"{np.mean(np.abs(held_out.actions[:, 1]) > 1):.1%}"
+    assert all(word in entry for word in ("1 (yaw)", "actions", share, "episodes 1, 2"))
+    assert all(word in box for word in (share, "yaw", "--action_high"))
+    assert "thrust" not in box
+
+
+def test_one_action_outside_stated_bounds(split: Split) -> None:
+    def strengthen(episodes: list[Episode]) -> None:
+        episodes[4].actions[50, 0] = -1.01
+
+    bounds = None, Box(-1, 1, (2,))
+    assert list(warn_of_shift(*split(flight, plant=strengthen))) == []
+    (sentence,) = warn_of_shift(*split(flight, seed=1, plant=strengthen, spaces=bounds))
+    assert "0.2%" in sentence
+    assert "thrust" in sentence
+
+
+def test_many_episodes_slightly_outside_are_no_chance(split: Split) -> None:
+    def lift(episodes: list[Episode]) -> None:
+        for episode in episodes:
+            episode.observations[7, 0] = 30.0
+
+    (sentence,) = warn_of_shift(*split(flight, plant=lift))
+    assert "0 (height)" in sentence
+    assert "1.0%" in sentence
+
+
+def test_commands_report_shifts(inline_cli: Callable[..., "CompletedProcess[str]"], folders: Path) -> None:
+    generator = np.random.default_rng(0)
+    episodes = [flight(generator) for _ in range(25)]
+    episodes[22].observations[:, 1:3] *= -1
+    for name, part in (("log", episodes[:20]), ("held-out", episodes[20:]), ("alike", episodes[:5])):
+        write_store(f"local/{name}", part, columns=NAMES)
+    small = ("--backbone.width", "8", "--training.steps", "1")
+    held_out, alike = ("--validation", "local/held-out"), ("--validation", "local/alike")
+    printed = inline_cli("data", "info", "local/log", *held_out).stdout
+    assert "1 (q_w)" in printed
+    assert "episode 2" in printed
+    assert "1 (q_w)" not in inline_cli("data", "info", "local/log", *alike).stdout
+    assert "1 (q_w)" in inline_cli("train", "local/log", *held_out, *small, "--output", "run").stderr
+    assert "1 (q_w)" not in inline_cli("train", "local/log", *alike, *small, "--output", "other").stderr
+    runs = ("--backbones", "mlp", "--controls", "none", "--seeds", "1", "--print_commands")
+    assert "1 (q_w)" in inline_cli("compare", "local/log", *held_out, *small, *runs, "--output", "compared").stderr
