@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from decision_rnn.comparison.executors import LocalExecutor, RayExecutor
+from decision_rnn.comparison.executors import LOG, LocalExecutor, RayExecutor
 from decision_rnn.comparison.plan import OTHER, Plan
 from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
@@ -15,7 +15,7 @@ from decision_rnn.config import flatten, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.train import run_keys
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.interruption import handle_signals
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
@@ -47,9 +47,9 @@ def compare(
 ) -> Comparison:
     """Train and evaluate variants on datasets with several seeds; `decision-rnn compare` does the same.
 
-    Runs are made in separate processes: whatever a notebook registers must be in a module named in `plugins`. If
-    interrupted and called again, it continues without repeating finished runs. Where data have no environment,
-    `validation="local/held-out"` names episodes on which losses are compared.
+    Runs are made in separate processes: whatever a notebook registers, such as a backbone or an environment, must be in
+    a module named in `plugins`. If interrupted and called again, it continues without repeating finished runs. Where
+    data have no environment, `validation="local/held-out"` names episodes on which losses are compared.
 
     Args:
         datasets: A dataset as `train` takes it, episodes in memory included, or a list of datasets.
@@ -77,6 +77,7 @@ def compare(
 
     Raises:
         InputError: If an argument is invalid, or a run impossible as it is configured, before the first run.
+        EnvironmentFailure: If every run has failed, with the error of the first.
 
     Example:
         >>> comparison = decision_rnn.compare(
@@ -147,6 +148,7 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     Raises:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration or
             of other data, or the folder's comparison has runs that this one lacks.
+        EnvironmentFailure: If every run has failed, with the error of the first.
     """
     with working_alone(plan.output, "comparison", "running the comparison"), handle_signals():
         datasets, planned = plan.trials()
@@ -192,6 +194,9 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
             failed=tuple(failed),
         )
         write_comparison(plan.output, comparison)
+        if not comparison.trials:
+            log = plan.output / failed[0].run / LOG
+            raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {failed[0].error}. See {log}.")
     return comparison
 
 

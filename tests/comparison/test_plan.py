@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from guide import example
+from gymnasium.envs.registration import EnvSpec
 from small_comparison import Inline, small
 
 from decision_rnn import Episode, write_store
@@ -143,6 +146,27 @@ def test_impossible_comparison_is_refused_before_any_run(
     assert executor.started == []
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "deep").exists()
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("kind", ["backbone", "objective", "metric", "environment"])
+def test_class_of_a_notebook_is_refused_before_any_run(
+    mine: Path, comparing: Compare, executor: Inline, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs' processes cannot import its cells, which are the module __main__."""
+    monkeypatch.setitem(gymnasium.registry, "Own-v0", EnvSpec("Own-v0", entry_point="__main__:Own"))
+    modules = {"backbone": "layers.py", "objective": "myobjective.py", "metric": "mymetric.py"}
+    if kind in modules:
+        exec(example(modules[kind]), {"__name__": "__main__"})
+    keys, name = {
+        "backbone": ({"backbone": "average"}, "Average"),
+        "objective": ({"objective": "huber"}, "Huber"),
+        "metric": ({"evaluation.metrics": ["energy"]}, "Energy"),
+        "environment": ({"evaluation.environment_id": "Own-v0"}, "Own"),
+    }[kind]
+    with pytest.raises(InputError, match=rf"the {kind}.* {name} .*plugins"):
+        comparing(executor, **keys)
+    assert executor.started == []
 
 
 def test_datasets_and_seeds_named_twice_are_compared_once() -> None:

@@ -24,7 +24,7 @@ from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import last_checkpoint
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import EnvironmentFailure, InputError
 from decision_rnn.utils.files import locked
 
 Compare = Callable[..., Comparison]
@@ -170,6 +170,15 @@ def test_failed_run_is_listed_and_leaves_the_others(
     assert "1 of 2 failed" in text
     place.unlink()
     assert comparing(**keys).failed == ()
+
+
+def test_comparison_without_a_result_raises(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    place = tmp_path / "runs" / "local-mine"
+    place.parent.mkdir()
+    place.write_text("no folder can be made here")
+    with pytest.raises(EnvironmentFailure, match=rf"narrow-seed0 failed: .*Not a directory.* {place}/narrow-seed0"):
+        comparing(variants=NARROW_AND_WIDE)
+    assert len(read_comparison(tmp_path / "runs").failed) == 2
 
 
 def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare, tmp_path: Path) -> None:
