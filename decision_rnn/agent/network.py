@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import gymnasium
+import numpy as np
 import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -81,6 +82,12 @@ class Encoder(nn.Module):
         size = mean.abs()
         self.register_buffer("mean", mean)
         self.register_buffer("std", torch.where(std > RESOLUTION * size, std, torch.where(size > 0, size, 1.0)))
+
+    def moments(self, size: int) -> np.ndarray:
+        """(2, size), means and divisors of the entries of a whole observation; NaN for those that are not read."""
+        moments, entries = np.full((2, size), np.nan), slice(None) if self.index is None else self.index.cpu().numpy()
+        moments[:, entries] = self.mean.cpu().numpy(), self.std.cpu().numpy()
+        return moments
 
     def forward(self, observation: Tensor) -> Tensor:
         if self.index is not None:

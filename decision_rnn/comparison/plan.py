@@ -6,6 +6,7 @@ Everything that can be checked in advance is checked here, before hours of work.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -77,7 +78,7 @@ class PlannedTrial:
             dataset=self.data.name,
             seed=self.config.seed,
             run=self.run,
-            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder)),
+            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder) if isfinite(line["loss"])),
             **measured,
         )
 

@@ -81,7 +81,7 @@ def read_comparison(path: Path | str) -> Comparison:
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json, comparison.md and scores.svg; if matplotlib fails, a warning replaces the last one."""
-    record = json.dumps(to_json(comparison), separators=(",", ":"))
+    record = json.dumps(to_json(comparison), separators=(",", ":"), allow_nan=False)
     picture = "![Scores](scores.svg)\n\n"
     try:
         from decision_rnn.comparison import figures  # imports matplotlib, which is heavy

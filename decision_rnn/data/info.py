@@ -221,7 +221,7 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
     return distance, shifted
 
 
-def _named(entries: np.ndarray, names: Sequence[str | None]) -> str:
+def _named(entries: np.ndarray, names: Sequence[str]) -> str:
     """`entry 3 (velocity)`, or `each of the entries 3, 5 (angle) and 12 more`; `names` are those of all entries."""
     listed = [numbered(entry, names) for entry in entries[:SHOWN]]
     if len(entries) == 1:

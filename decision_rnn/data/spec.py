@@ -48,6 +48,8 @@ class DatasetSpec:
             `additional_wrappers`), None if it gives none. Both are read from third-party files and are checked by
             `check_environment`.
         tasks: How many tasks the environment has in turn: `reset(seed=s)` begins number s % tasks.
+        observation_names: The names of the entries of an observation, as in a log; empty if there are none.
+        action_names: The names of the entries of an action, likewise.
     """
 
     name: str
@@ -70,6 +72,8 @@ class DatasetSpec:
     requirements: tuple[str, ...] = ()
     environment_settings: dict[str, Any] | None = None
     tasks: int = 1
+    observation_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
 
     @cached_property
     def observation_space(self) -> gymnasium.Space[Any]:
@@ -129,6 +133,8 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
         "notes": tuple(store.source.get("notes", ())),
         "requirements": tuple(store.source.get("requirements", ())),
         "environment_settings": store.source.get("environment_settings"),
+        "observation_names": tuple(store.entry_names("observations")),
+        "action_names": tuple(store.entry_names("actions")),
     }
     if task := task_of(store.environment_id):
         fields |= {**task.scores(), "comparable": D4RL_REFERENCES}

@@ -15,7 +15,6 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import State
-from decision_rnn.config import to_dict
+from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.results import Result, describe_acting
 from decision_rnn.evaluation.rollout import one_thread
@@ -37,7 +36,7 @@ from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import AUTO
+from decision_rnn.utils.parsing import AUTO, to_json
 
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
@@ -106,27 +105,35 @@ def export_onnx(
 def describe(
     trained: TrainedAgent, target_return: float | None = None, results: Sequence[Result] = (), weights: str = "float32"
 ) -> dict[str, Any]:
-    """Environment, spaces, target return, training, scores and versions as JSON values; arguments of `export_onnx`."""
+    """Environment, spaces, inputs and outputs, target return, training, scores and versions as JSON values; the
+    arguments are those of `export_onnx`."""
     config, agent, data = trained.config, trained.agent, trained.provenance
     layouts = Layout.of_space(data.observation_space, "observations"), agent.action_layout
-    spaces: Any = [{"size": each.size} | ({} if each.flat else {"layout": each.to_json()}) for each in layouts]
+    names = data.observation_names or layouts[0].names, data.action_names or layouts[1].names
+    spaces: Any = [
+        {"size": layout.size, "names": list(entries)} | ({} if layout.flat else {"layout": layout.to_json()})
+        for layout, entries in zip(layouts, names, strict=True)
+    ]
     bounds: Any = gymnasium.spaces.flatten_space(agent.action_space)
-    target = default_return(config, data) if target_return is None else target_return
+    moments = [[None if x != x else x for x in each] for each in agent.encoder.moments(layouts[0].size).tolist()]
+    target = (default_return(config, data) if target_return is None else target_return) or 0.0
     return {
         "environment_id": data.environment_id,
-        "observation": spaces[0],
+        **_instructions(config, *layouts),
+        "observation": {**spaces[0], "mean": moments[0], "std": moments[1]},
         "action": {**spaces[1], "low": bounds.low.tolist(), "high": bounds.high.tolist()},
         "observation_index": None if agent.encoder.index is None else agent.encoder.index.tolist(),
         "target_return": {
             "input": "target_return",
             "conditioned": config.takes_target,
-            "default": "auto" if target == AUTO else float(target or 0.0),
+            "default": "auto" if target == AUTO else float(target),
+            "value": min(float(target), float(np.finfo(np.float32).max)),
             "auto": config.condition.limited,
             "reads_reward": config.condition.reads_reward,
         },
         "training": {
             "config": to_dict(config),
-            "provenance": asdict(data),
+            "provenance": to_json(data),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
             "parameters": trained.parameters,
@@ -134,14 +141,33 @@ def describe(
         },
         "scores": [
             {
-                "protocol": asdict(result.protocol),
-                "targets": [{key: getattr(target, key) for key in SCORES} for target in result.targets],
+                "protocol": to_json(result.protocol),
+                "targets": [{key: to_json(target)[key] for key in SCORES} for target in result.targets],
                 "comparable": result.dataset.comparable,
             }
             for result in results
         ],
         "versions": versions(PACKAGES),
         "weights": weights,
+    }
+
+
+def _instructions(config: RunConfig, observations: Layout, actions: Layout) -> dict[str, dict[str, str]]:
+    """What the inputs and outputs of the file hold, in words."""
+    one_hot = "choices are one-hot vectors, in the order of `layout`, whose `start` is the first choice"
+    target = "the return of the episode in the units of its rewards, the same at every step; see `target_return`"
+    return {
+        "inputs": {
+            "obs": "the whole observation, not normalised" + f"; {one_hot}" * bool(observations.categorical.any()),
+            "reward": "the reward of the previous action" if config.condition.reads_reward else "ignored",
+            "reset": "true at the first step of an episode, where reward and h_in_... are ignored",
+            "target_return": target if config.takes_target else "ignored",
+            "h_in_...": "the output h_out_... of the previous step; see `state`",
+        },
+        "outputs": {
+            "actions": one_hot if actions.categorical.all() else "numbers from `low` to `high` of `action`",
+            "h_out_...": "the state, to be fed to h_in_... at the next step",
+        },
     }
 
 
@@ -281,7 +307,7 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     if description["weights"] == "int8":
         proto = _quantized(proto)
     onnx.checker.check_model(proto)
-    entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description), DIGEST_KEY: "0" * DIGEST_SIZE}
+    entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description, allow_nan=False), DIGEST_KEY: "0" * DIGEST_SIZE}
     onnx.helper.set_model_props(proto, entries)
     data = proto.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
     return data + hashlib.sha256(data).hexdigest().encode()

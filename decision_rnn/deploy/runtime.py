@@ -3,11 +3,13 @@
 A policy's file is an ONNX model of one step of the agent. Its metadata:
 
     decision_rnn_format    version of this format
-    decision_rnn           JSON: environment, layout of the state, default target return, training, scores, versions
+    decision_rnn           JSON: environment, names of the entries, what the inputs and outputs hold, layout of the
+                           state, default target return, training, scores, versions
     decision_rnn_sha256    checksum of the file up to this value, its last 64 bytes
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import math
@@ -22,7 +24,7 @@ from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.utils.errors import reading
 
-FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
+FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "3", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
 DIGEST_SIZE = 64
 EXTERNAL_DATA = re.compile(rb"(?:\x0a|\x8a\x80*\x00)(?:\x08|\x88\x80*\x00)location")
 """A tensor's reference to another file in a serialized model: field 1, the string "location". onnxruntime reads such
@@ -45,10 +47,14 @@ class Policy(ActingLoop[State]):
         source: Where they come from, for messages.
         env: The environment to act in, for its number of environments and how they are reset.
         num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
+        warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
+            training data, once of each; no warnings if left out.
 
     Attributes:
         metadata: Its environment, spaces, layout of the state, training, scores and versions.
         default_target: The target return if none is given.
+        observation_names: The names of the entries of an observation; empty if the data have none. Then observations
+            may also be dictionaries by these names. `action_names` likewise.
 
     Raises:
         InputError: Naming the source and what is wrong with it.
@@ -68,7 +74,13 @@ class Policy(ActingLoop[State]):
     _next_state: State
 
     def __init__(
-        self, data: bytes, source: str = "the policy", *, env: Any = None, num_envs: int | None = None
+        self,
+        data: bytes,
+        source: str = "the policy",
+        *,
+        env: Any = None,
+        num_envs: int | None = None,
+        warn_outside: float | None = None,
     ) -> None:
         self._data, self._source = data, source
         with _reading(source):
@@ -80,10 +92,13 @@ class Policy(ActingLoop[State]):
             self.metadata = json.loads(entries[POLICY_KEY])
             self._inputs = [node.name for node in self._session.get_inputs()]
             self._outputs = [node.name for node in self._session.get_outputs()]
+            spaces = self.metadata["observation"], self.metadata["action"]
             self.observation_layout, self.action_layout = (
                 Layout.from_json(space["layout"]) if "layout" in space else Layout.of_size(space["size"])
-                for space in (self.metadata["observation"], self.metadata["action"])
+                for space in spaces
             )
+            self.observation_names, self.action_names = (space["names"] for space in spaces)
+            self.observation_moments = np.array([spaces[0]["mean"], spaces[0]["std"]], np.float64)
             self.max_observation_dim = self.observation_layout.size
             self._initial = [
                 np.broadcast_to(np.asarray(part["initial"], np.float64).astype(part["dtype"]), part["shape"])
@@ -92,17 +107,23 @@ class Policy(ActingLoop[State]):
             target = self.metadata["target_return"]
             default, self.limited, self.reads_reward = (target[key] for key in ("default", "auto", "reads_reward"))
             self.default_target = math.inf if default == "auto" else float(default)
-        super().__init__(self.default_target, env, num_envs)
+        super().__init__(self.default_target, env, num_envs, warn_outside)
 
     @classmethod
-    def load(cls, path: str | Path, *, env: Any = None, num_envs: int | None = None) -> "Policy":
+    def load(
+        cls, path: str | Path, *, env: Any = None, num_envs: int | None = None, warn_outside: float | None = None
+    ) -> "Policy":
         """The policy of a file; the other arguments and errors are those of the class."""
         with _reading(path):
             data = Path(path).read_bytes()
-        return cls(data, str(path), env=env, num_envs=num_envs)
+        return cls(data, str(path), env=env, num_envs=num_envs, warn_outside=warn_outside)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Policy, (self._data, self._source)
+        return functools.partial(Policy, warn_outside=self.warn_outside), (self._data, self._source)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.observation_layout.size} observations, {self.action_layout.size} actions"
+        return f"Policy({self._source!r}, {sizes})"
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step, in the file's order; each (environments, ...)."""

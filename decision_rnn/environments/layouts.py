@@ -150,13 +150,10 @@ class Layout:
         return np.repeat([bool(part.choices) for part in self.parts], [part.size for part in self.parts])
 
     @cached_property
-    def names(self) -> list[str | None]:
-        """A name for every entry of a row; None for those of a part without one."""
-        names: list[str | None] = []
-        for part in self.parts:
-            numbers = [part.name] if part.size == 1 else [f"{part.name}, {i}" for i in range(part.size)]
-            names += numbers if part.path else [None] * part.size
-        return names
+    def names(self) -> list[str]:
+        """A name for every entry of a row; empty for a space without parts."""
+        named = [part for part in self.parts if part.path]
+        return [part.name if part.size == 1 else f"{part.name}, {i}" for part in named for i in range(part.size)]
 
     def rows(self, values: Any, kind: str) -> np.ndarray:
         """Values with the rows first in every part, as rows (rows, size).
@@ -206,10 +203,9 @@ class Layout:
         )
 
 
-def numbered(entry: int, names: Sequence[str | None]) -> str:
+def numbered(entry: int, names: Sequence[str]) -> str:
     """An entry of a row by its number and, if the names of the entries say one, its name: `3 (position)`."""
-    name = names[entry] if entry < len(names) else None
-    return f"{entry} ({name})" if name else str(entry)
+    return f"{entry} ({names[entry]})" if entry < len(names) else str(entry)
 
 
 def _parts(space: Any, path: tuple[str | int, ...]) -> Iterator[Part | None]:

@@ -6,14 +6,14 @@ This and what it imports need only numpy and lazy_loader, so that exported polic
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from decision_rnn.environments.layouts import Layout, numbered
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, did_you_mean
 
 MODES = {"nextstep": "NextStep", "samestep": "SameStep", "disabled": "Disabled"}
 """How a vector environment resets its environments, as Gymnasium's `AutoresetMode` spells it."""
@@ -30,13 +30,23 @@ class ActingLoop(ABC, Generic[State]):
 
     `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`,
     `max_observation_dim`, the largest number of entries of an observation that is a vector, and `limited`, whether
-    something limits the return-to-go so that the target may be `auto`, and `reads_reward`, whether the condition reads
-    rewards, before they call this class's `__init__`.
+    something limits the return-to-go so that the target may be `auto`, `reads_reward`, whether the condition reads
+    rewards, `observation_names` and `action_names`, and `observation_moments`, before they call this class's
+    `__init__`.
 
     Args:
         target_return: The target return of every environment until `reset` is given another.
         env: The environment to act in, for its number of environments and how they are reset.
         num_envs: The number of environments, if there is no `env`; None if the first call after a reset determines it.
+        warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
+            training data, once of each; None for no warnings.
+
+    Attributes:
+        observation_names: The names of the entries of an observation; empty if the data have none.
+        action_names: The names of the entries of an action, likewise.
+        observation_moments: (2, O), the mean and the standard deviation of every entry of an observation in the
+            training data, NaN for those that the agent does not read. Entries that were constant have their absolute
+            value, or 1 if they were 0, in place of the standard deviation.
 
     Raises:
         InputError: If the environment's spaces are not those that were trained on, or it declares an unknown mode of
@@ -48,11 +58,16 @@ class ActingLoop(ABC, Generic[State]):
     max_observation_dim: int
     limited: bool
     reads_reward: bool
+    observation_names: Sequence[str]
+    action_names: Sequence[str]
+    observation_moments: np.ndarray
     _state: State
     _target: np.ndarray
     _reward: np.ndarray
 
-    def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
+    def __init__(
+        self, target_return: float, env: Any = None, num_envs: int | None = None, warn_outside: float | None = None
+    ) -> None:
         self.num_envs, self._mode, self._expects_done, self._env = num_envs, "NextStep", False, env
         self._assumed_resets: np.ndarray | None = None  # by the next step, in NextStep mode that is not declared
         self._declared = False
@@ -66,6 +81,10 @@ class ActingLoop(ABC, Generic[State]):
                 warnings.warn(f"{UNDECLARED.format(type(env).__name__)} NextStep is assumed.", stacklevel=3)
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
         self._first: np.ndarray | None = None  # (num_envs,) from the first step on
+        self.warn_outside = warn_outside
+        self._limits: np.ndarray | None = None
+        if warn_outside is not None:  # not of choices: rare ones are many standard deviations from their mean
+            self._limits = np.where(self.observation_layout.categorical, np.inf, warn_outside)
 
     @abstractmethod
     def initial_state(self, environments: int) -> State:
@@ -105,8 +124,9 @@ class ActingLoop(ABC, Generic[State]):
         """The actions for observations.
 
         Args:
-            observation: (O,), or (num_envs, O); of a space that is not a vector, a value, or values with the
-                environments first in every part, as a vector environment gives them.
+            observation: (O,), or (num_envs, O), or a dictionary of the entries' values by the names in
+                `observation_names`, each a number or (num_envs,); of a space that is not a vector, a value, or values
+                with the environments first in every part, as a vector environment gives them.
             reward: The reward of the previous action: a number, or (num_envs,). It may be left out at the first step of
                 an episode, and by agents whose condition does not read it.
             done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,). An actor
@@ -114,12 +134,12 @@ class ActingLoop(ABC, Generic[State]):
 
         Returns:
             The actions within the agent's action space, (A,) or (num_envs, A), float32; discrete ones are whole numbers
-            in the shape of the space; a new array.
+            in the shape of the space; a new array. `action_names` has the names of the entries.
 
         Raises:
-            InputError: If an observation has another shape, it or the reward within an episode is not finite, or the
-                reward is needed and left out: the state is then unchanged. Also if the environment has not been reset,
-                or does not reset in the mode that was assumed.
+            InputError: If an observation has another shape or other names, it or the reward within an episode is not
+                finite, or the reward is needed and left out: the state is then unchanged. Also if the environment has
+                not been reset, or does not reset in the mode that was assumed.
         """
         observations, single = self._rows(observation)
         count = len(observations)
@@ -134,7 +154,9 @@ class ActingLoop(ABC, Generic[State]):
         first = self._first if ended is None or by_next_step else self._first | ended
         if self._mode == "Disabled" or self._assumed_resets is not None:
             self._check_resets(ended)
-        _check_finite(observations, self._reward, first, self.observation_layout)
+        _check_finite(observations, self._reward, first, self.observation_names)
+        if self._limits is not None:
+            self._warn_outside(observations, self._limits)
         if reward is None and self.reads_reward and not first.all():
             raise InputError("reward is missing: the agent's condition depends on the reward of every previous action.")
         if ended is not None:
@@ -186,7 +208,7 @@ class ActingLoop(ABC, Generic[State]):
         """Observations as rows, (environments, O) float32, and whether there was only one, without the batch."""
         layout, environments = self.observation_layout, self.num_envs if self._first is None else len(self._first)
         if layout.flat:
-            array = np.asarray(observation, np.float32)
+            array = np.asarray(self._by_name(observation) if isinstance(observation, dict) else observation, np.float32)
             single = array.ndim == 1 and self.num_envs is None
             rows = array[None] if single else array
         else:
@@ -197,6 +219,29 @@ class ActingLoop(ABC, Generic[State]):
         if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")
         return rows, single
+
+    def _by_name(self, observation: dict[str, Any]) -> np.ndarray:
+        """The entries of a dictionary in their order; InputError, naming one that is missing or unknown."""
+        names = self.observation_names
+        if missing := [name for name in names if name not in observation]:
+            raise InputError(f"the observation has no {missing[0]!r}: give all of {', '.join(names)}")
+        if unknown := [name for name in observation if name not in names]:
+            hint = did_you_mean(unknown[0], names) if names else "Give an array: the training data name no entries."
+            raise InputError(f"{unknown[0]!r:.100} is no entry of an observation. {hint}".strip())
+        return np.array([observation[name] for name in names], np.float32).T
+
+    def _warn_outside(self, observations: np.ndarray, limits: np.ndarray) -> None:
+        """Warn of the entries that are beyond their limits (O,), which are then infinite."""
+        mean, std = self.observation_moments
+        distances = np.abs(observations[:, : len(mean)] - mean) / std
+        for entry in np.flatnonzero((distances > limits).any(0)).tolist():
+            row, limits[entry] = distances[:, entry].argmax(), np.inf
+            name, value = numbered(entry, self.observation_names), observations[row, entry]
+            warnings.warn(
+                f"entry {name} of the observation is {value:.4g}, {distances[row, entry]:,.1f} standard deviations "
+                f"from its mean in the training data, {mean[entry]:.4g}",
+                stacklevel=3,
+            )
 
     def _check_spaces(self, env: Any) -> None:
         """Raise InputError unless the spaces of an environment are those that were trained on."""
@@ -232,7 +277,7 @@ def autoreset_mode(env: Any) -> str | None:
     return None
 
 
-def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, layout: Layout) -> None:
+def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, names: Sequence[str]) -> None:
     """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state."""
     if observations.size < 100:  # numpy's functions are slow after a step of one environment, which empties the caches
         total = sum(observations.ravel().tolist(), sum(rewards.tolist()))
@@ -243,6 +288,6 @@ def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarr
     values = np.column_stack([observations, np.where(first, 0, rewards)])
     for row, entry in np.argwhere(~np.isfinite(values)):
         is_reward = entry == observations.shape[1]
-        name = "the reward" if is_reward else f"entry {numbered(entry, layout.names)} of the observation"
+        name = "the reward" if is_reward else f"entry {numbered(entry, names)} of the observation"
         place = f" of environment {row}" if len(values) > 1 else ""
         raise InputError(f"{name}{place} is {values[row, entry]}: give a finite number; the state is unchanged")

@@ -44,8 +44,12 @@ class EnvironmentActor(ActingLoop[ActingState]):
         num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
         inference: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
         window: Steps in that window, if `inference` is `window`; the run's setting if left out.
+        warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
+            training data, once of each; no warnings if left out.
 
     Attributes:
+        observation_names: The names of the entries of an observation; empty if the data have none. Then observations
+            may also be dictionaries by these names. `action_names` likewise.
         condition_values: (num_envs, size), what the agent saw of its condition at the last step, such as its limited
             return-to-go; None before.
 
@@ -84,19 +88,23 @@ class EnvironmentActor(ActingLoop[ActingState]):
         num_envs: int | None = None,
         inference: Literal["recurrent", "window"] | None = None,
         window: int | None = None,
+        warn_outside: float | None = None,
     ) -> None:
-        config, agent = trained.config, trained.agent
+        config, agent, data = trained.config, trained.agent, trained.provenance
         settings = evaluation_settings(config.evaluation, inference=inference, window=window)
         agent.check_acting(settings.actions, settings.inference)
         self._agent, self._sample = prepare_to_act(agent), settings.actions == "sampled"
         self._window = settings.window if settings.inference == "window" else None
         self.condition_values: Tensor | None = None
         self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
+        self.observation_names = data.observation_names or self.observation_layout.names
+        self.action_names = data.action_names or self.action_layout.names
+        self.observation_moments = agent.encoder.moments(self.observation_layout.size)
         # An agent with an observation mask knows only the minimum size of an observation.
         self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
         self.reads_reward = config.condition.reads_reward
         self.limited = config.condition.limited
-        super().__init__(default_return(config, trained.provenance) or 0.0, env, num_envs)
+        super().__init__(default_return(config, data) or 0.0, env, num_envs, warn_outside)
         if target_return is not None:
             check_target(config)
             self.reset(target_return)

@@ -258,8 +258,8 @@ def write_result(run: Path, result: Result) -> Path:
     path = result_file(run, result)
     try:
         with new_file(path) as new:
-            new.write_text(json.dumps({"schema": result.schema, **to_json(result)}, indent=2) + "\n")
-    except OSError:
+            new.write_text(json.dumps({"schema": result.schema, **to_json(result)}, indent=2, allow_nan=False) + "\n")
+    except (OSError, ValueError):
         print(result, flush=True)
         raise
     return path

@@ -50,7 +50,7 @@ def test_malformed_policy_is_refused_by_name(
     content = {
         "cut": data[:-1000],
         "changed": data.replace(model.graph.initializer[0].raw_data[:8], bytes(8)),
-        "another version": signed(onnx.load(policy_path), **{FORMAT_KEY: "3"}),
+        "another version": signed(onnx.load(policy_path), **{FORMAT_KEY: "2"}),
     }
     if case in content:
         path.write_bytes(content[case])

@@ -161,8 +161,10 @@ def test_file_has_names_and_metadata_and_no_local_paths(tmp_path: Path, capfd: p
     metadata = policy.metadata
     assert policy.default_target == metadata["target_return"]["default"] == 1234.0
     assert metadata["environment_id"] == "Hopper-v5"
-    assert metadata["observation"] == {"size": 11}
-    assert metadata["action"] == {"size": 3, "low": [-1.0] * 3, "high": [1.0] * 3}
+    np.testing.assert_allclose(metadata["observation"].pop("mean"), np.linspace(-1, 1, 11), atol=1e-6)
+    np.testing.assert_allclose(metadata["observation"].pop("std"), np.linspace(0.5, 2, 11), atol=1e-6)
+    assert metadata["observation"] == {"size": 11, "names": []}
+    assert metadata["action"] == {"size": 3, "names": [], "low": [-1.0] * 3, "high": [1.0] * 3}
     assert metadata["training"]["step"] == 7
     assert metadata["versions"]["torch"] == torch.__version__
     for trace in (str(Path(__file__).parents[2]).encode(), b"stack_trace", b".py"):
