@@ -73,13 +73,17 @@ class TrainingConfig:
             for the highest. 0: uniform sampling.
         warmup_steps: Steps over which the rate rises from zero. Default: a quarter of `steps`, at most 500.
         schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
+        early_stopping_patience: Number of lines of metrics in a row without a new lowest `validation_loss` after which
+            training ends before its last step; 0 to train all steps. The schedule is that of all `steps`: a run that
+            stops early on `cosine` has not come to its lowest rates.
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
             Without bf16, products are in full float32, on CUDA without TF32.
         device: `cpu`, `cuda`, or `auto`, cuda if available.
         cuda_graph: Whether a training step runs as one CUDA graph. `auto`: on CUDA, by one process and with `adamw`,
             unless the step reads from the GPU, as gru, lstm and rnn do over segments of more than 64 tokens.
-        checkpoint_every: Steps between checkpoints.
+        checkpoint_every: Steps between checkpoints; a run with no more steps than these has one halfway, which is not
+            evaluated. With `validation` there is one at every new lowest `validation_loss` too.
         checkpoint_minutes: Minutes since the last checkpoint after which another one is written. A run resumes from it;
             it is not evaluated. 0 for none.
         log_every: Steps between lines of metrics.
@@ -102,6 +106,7 @@ class TrainingConfig:
     return_weighting: Annotated[float, Field(ge=0, le=100)] = 0.0
     warmup_steps: NonNegativeInt | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
+    early_stopping_patience: NonNegativeInt = 0
     gradient_clip: NonNegativeFloat = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -222,6 +227,8 @@ class RunConfig:
             "training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight": ahead
             and not relabeled,
             "the condition needs agent.conditioning adaln": self.condition.needs_adaln and token,
+            "training.early_stopping_patience needs validation": training.early_stopping_patience > 0
+            and self.validation is None,
         }
         for conflict in (text for text, present in conflicts.items() if present):
             raise InputError(conflict)

@@ -17,6 +17,7 @@ from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import action_cost, measured_at
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.folder import final_step
 from decision_rnn.training.prepare import make_agent, make_stream, open_validation, select_episodes
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.errors import InputError
@@ -70,7 +71,7 @@ class HeldOutLoss:
     def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:
         """What a `Trial` holds of the last checkpoint of a run that plays nothing, but for the time of an action, which
         differs whenever it is measured; None if the checkpoint is not there."""
-        checkpoint = run / "checkpoints" / str(config.training.steps)
+        checkpoint = run / "checkpoints" / str(final_step(run, config))
         if not checkpoint.is_dir():
             return None
         try:

@@ -31,7 +31,7 @@ from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
-from decision_rnn.runs.folder import check_resumed_run, read_metrics, write_config
+from decision_rnn.runs.folder import check_resumed_run, final_step, read_metrics, write_config
 from decision_rnn.runs.loggers import find_logger
 from decision_rnn.training.prepare import open_validation, select_episodes
 from decision_rnn.utils.errors import InputError
@@ -84,7 +84,7 @@ class PlannedTrial:
 
     def _played(self, folder: Path) -> dict[str, Any] | None:
         """Results of the evaluations of the checkpoints, or None if one of the last checkpoint is missing."""
-        config, last, every = self.config, self.config.training.steps, self.config.training.checkpoint_every
+        config, last, every = self.config, final_step(folder, self.config), self.config.training.checkpoint_every
         result = stored_result(folder, config, self.data, last, config.evaluation)
         steps = (*range(every, last, every), last) if result and config.evaluation.checkpoint_episodes else ()
         settings = checkpoint_settings(config, self.data)

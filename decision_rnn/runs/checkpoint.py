@@ -25,7 +25,7 @@ from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of
+from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of, mark_best
 from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import reading, writing
 from decision_rnn.utils.files import new_directory, remove_directory
@@ -78,8 +78,11 @@ class _Description:
     plugins_sha256: dict[str, str]
 
 
-def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
-    """Write a checkpoint of that step; all but the newest `KEPT` are removed.
+def save_checkpoint(
+    run: Path, trained: TrainedAgent, training_state: dict[str, Any], best_step: int | None = None
+) -> Path:
+    """Write a checkpoint of that step; all but the newest `KEPT` and that of `best_step`, which a link names, are
+    removed.
 
     Raises as `writing` does if it cannot be written, for example on a full disk; earlier checkpoints stay
     intact.
@@ -90,8 +93,10 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
         with new_directory(folder) as new:
             write_agent(new, trained)
             (new / TRAINING_STATE).write_bytes(buffer.getbuffer())
+        mark_best(run, best_step)
         for old in checkpoints_of(run)[:-KEPT]:
-            remove_directory(old)
+            if old.name != str(best_step):
+                remove_directory(old)
     return folder
 
 

@@ -4,14 +4,16 @@
       metrics.jsonl               a line of metrics every `training.log_every` steps
       events.out.tfevents.*       the same for TensorBoard, and scores; other loggers: see loggers.py
       checkpoints/<step>/         see checkpoint.py
+      checkpoints/best            with `validation`: a link to that of the lowest held-out loss
       results/                    scores
 """
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -21,15 +23,18 @@ from decision_rnn.data.dataset import full_name
 from decision_rnn.runs.loggers import Loggers
 from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.errors import InputError, writing
-from decision_rnn.utils.files import write_atomically
+from decision_rnn.utils.files import link_atomically, remove_directory, write_atomically
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import read_yaml
 
+BEST = "best"
+"""The name of the link to the checkpoint with the lowest held-out loss."""
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 """The files that make up an agent."""
 MAY_CHANGE = {
     *("path", "plugins", "validation", "training.device", "training.cuda_graph", "training.loggers"),
     *("training.log_every", "training.checkpoint_every", "training.checkpoint_minutes"),
+    "training.early_stopping_patience",
 }
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked. Keys of results
 lack them, but for the plugins."""
@@ -54,6 +59,15 @@ def last_checkpoint(run: Path) -> Path:
     if not (checkpoints := checkpoints_of(run)):
         raise InputError(f"{run} has no checkpoint yet. Continue its training with --resume.")
     return checkpoints[-1]
+
+
+def mark_best(run: Path, step: int | None) -> None:
+    """Make the link `checkpoints/best` name the checkpoint of a step, if that is there."""
+    link, checkpoint = run / "checkpoints" / BEST, run / "checkpoints" / str(step)
+    if checkpoint.is_dir() and not link.is_symlink():
+        remove_directory(link)  # a copy of the run has a folder in its place
+    if checkpoint.is_dir() and not (link.is_symlink() and link.readlink() == Path(str(step))):
+        link_atomically(link, str(step))
 
 
 def run_of(checkpoint: Path) -> Path | None:
@@ -107,7 +121,9 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     """
     started, training = read_config(run), config.training
     saved, new = flatten(to_dict(started)), flatten(to_dict(config))
-    changes = {key: value for key, value in new.items() if key in MAY_CHANGE or key.startswith("evaluation.")}
+    fixed = {"validation"} if started.training.early_stopping_patience else set()  # its losses decide on the steps
+    may_change = MAY_CHANGE - fixed
+    changes = {key: value for key, value in new.items() if key in may_change or key.startswith("evaluation.")}
     longer = training.steps > started.training.steps
     if longer and training.schedule == "constant":
         changes |= {"training.steps": training.steps, "training.warmup_steps": started.training.warmup}
@@ -133,6 +149,35 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     return resumed
 
 
+@dataclass
+class LowestLoss:
+    """The lowest held-out loss in the lines of a run's metrics, its step, and the lines with higher ones since then."""
+
+    loss: float = math.inf
+    step: int | None = None
+    lines_since: int = 0
+
+    def update(self, line: Mapping[str, float]) -> None:
+        """Take the next line into account; one without a held-out loss changes nothing."""
+        loss = line.get("validation_loss")
+        if loss is not None and loss < self.loss:
+            self.loss, self.step, self.lines_since = loss, int(line["step"]), 0
+        elif loss is not None:
+            self.lines_since += 1
+
+    def stops(self, config: RunConfig) -> bool:
+        """Whether a run ends early here."""
+        return 0 < config.training.early_stopping_patience <= self.lines_since
+
+
+def final_step(run: Path, config: RunConfig) -> int:
+    """The step at which the training of a run ends: the one at which it has stopped early, or `training.steps`."""
+    lines, lowest = read_metrics(run), LowestLoss()
+    for line in lines:
+        lowest.update(line)
+    return int(lines[-1]["step"]) if lowest.stops(config) else config.training.steps
+
+
 class MetricsLog:
     """The run's metrics, as lines of JSON and in its loggers; only the first process writes them.
 
@@ -143,10 +188,13 @@ class MetricsLog:
         self.path = run / "metrics.jsonl"
         self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
-        self.loggers = None
+        self.loggers, self.lowest = None, LowestLoss()
+        # A killed run may have logged steps after its last checkpoint, or an incomplete line.
+        logged = [line for line in read_metrics(run) if line["step"] <= step]
+        for line in logged:
+            self.lowest.update(line)
         if rank() == 0:
-            # A killed run may have logged steps after its last checkpoint, or an incomplete line.
-            lines = [json.dumps(line) + "\n" for line in read_metrics(run) if line["step"] <= step]
+            lines = [json.dumps(line) + "\n" for line in logged]
             with writing(self.path):
                 run.mkdir(parents=True, exist_ok=True)
                 self.loggers = Loggers(run, config, step + 1 if self.path.exists() else None)
@@ -171,6 +219,7 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
+        self.lowest.update(line)
         if self.loggers is not None:
             with writing(self.path), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")

@@ -21,7 +21,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once
 from decision_rnn.runs.checkpoint import TrainedAgent, save_checkpoint
-from decision_rnn.runs.folder import MetricsLog, checkpoints_of
+from decision_rnn.runs.folder import MetricsLog, checkpoints_of, mark_best
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.distributed import TORCHRUN, any_process, rank
@@ -42,6 +42,7 @@ class TrainingLoop:
 
     Attributes:
         means: The scalars of each step since the last line of metrics, by name.
+        stopped_early: Whether the held-out loss has ended training (`training.early_stopping_patience`).
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class TrainingLoop:
     validation: Validation | None
     log: MetricsLog
     means: defaultdict[str, list[Tensor]]
+    stopped_early: bool = False
     # A terminal sends Ctrl-C to all processes, and torchrun then sends it to its processes again.
     interruption: Interruption = field(default_factory=lambda: Interruption(patient=TORCHRUN in os.environ))
 
@@ -61,20 +63,23 @@ class TrainingLoop:
         name = f"training {self.config.backbone.name}"
         progress = bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
         with closing(self.log), progress, self.interruption:
-            if trainer.steps > 0 and self.is_scheduled():
-                self.evaluate()  # the process may have been killed before it
+            self.stopped_early = self.log.lowest.stops(self.config)
+            if trainer.steps > 0 and self.is_scheduled():  # the process may have been killed before these
+                if rank() == 0:
+                    mark_best(self.folder, self.log.lowest.step)
+                self.evaluate()
             stopped, saved = False, time.monotonic()
-            while trainer.steps < settings.steps and not stopped:
+            while not self.has_ended and not stopped:
                 output = trainer.step(self.stream.sample())
                 for name, value in {"loss": output.loss, **output.metrics, "skipped": output.skipped}.items():
                     self.means[name].append(value)
                 progress.update()
-                last = trainer.steps == settings.steps
                 stopped = any_process(self.interruption.requested)
-                logs = last or trainer.steps % settings.log_every == 0
+                logs = self.has_ended or trainer.steps % settings.log_every == 0
                 overdue = 0 < 60 * settings.checkpoint_minutes < time.monotonic() - saved
-                scheduled = self.is_scheduled()
-                saves = scheduled or stopped or (settings.checkpoint_minutes > 0 and any_process(overdue))
+                halfway = settings.steps <= settings.checkpoint_every and trainer.steps == settings.steps // 2
+                saves = self.is_scheduled() or halfway or stopped
+                saves |= settings.checkpoint_minutes > 0 and any_process(overdue)
                 if logs or saves:
                     self.check_finite()
                 if logs:
@@ -84,10 +89,12 @@ class TrainingLoop:
                     answer = self.show(partial(callback, trainer.steps, metrics)) if callback and rank() == 0 else None
                     declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
                     stopped = any_process(declined or self.interruption.requested)
-                if saves or stopped:
+                    self.stopped_early = any_process(self.log.lowest.stops(self.config))
+                    saves |= any_process(self.log.lowest.step == trainer.steps)
+                if saves or stopped or self.stopped_early:
                     self.save()
                     saved = time.monotonic()
-                if scheduled or stopped:  # at the same steps on every machine
+                if self.is_scheduled() or stopped:  # at the same steps on every machine
                     self.evaluate()
                     stopped = any_process(stopped or self.interruption.requested)
         if any_process(self.interruption.requested):
@@ -98,10 +105,14 @@ class TrainingLoop:
             )
         return self.trained(trainer.result.eval())
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last step has been taken, or training has stopped early."""
+        return self.stopped_early or self.trainer.steps == self.config.training.steps
+
     def is_scheduled(self) -> bool:
-        """Whether the last step or a multiple of `training.checkpoint_every` has been taken."""
-        settings, steps = self.config.training, self.trainer.steps
-        return steps == settings.steps or steps % settings.checkpoint_every == 0
+        """Whether training has ended or a multiple of `training.checkpoint_every` has been taken."""
+        return self.has_ended or self.trainer.steps % self.config.training.checkpoint_every == 0
 
     def check_finite(self) -> None:
         """InputError if steps are skipped one after the other, or if weights are not finite, so that no good checkpoint
@@ -130,7 +141,8 @@ class TrainingLoop:
             warn(f"warning: skipped {skipped} of the last {count:,} updates: loss or gradient was not finite")
         self.means.clear()
         validation = self.validation
-        held_out = {} if validation is None else self.show(lambda trained: validation(trained.agent)) or {}
+        # Not interrupted: a resumed run would lack the value, and stop at another step.
+        held_out = {} if validation is None else self.show(lambda trained: validation(trained.agent), False) or {}
         last = {"gradient_norm": output.gradient_norm.item(), "learning_rate": output.learning_rate}
         return self.log.write(self.trainer.steps, **averages, **last, **held_out)
 
@@ -139,7 +151,7 @@ class TrainingLoop:
         state = {**self.trainer.state_dict(), "stream": self.stream.state_dict()}
         state["means"] = {name: torch.stack(values) for name, values in self.means.items()}
         if rank() == 0:
-            save_checkpoint(self.folder, self.trained(self.trainer.result), state)
+            save_checkpoint(self.folder, self.trained(self.trainer.result), state, self.log.lowest.step)
 
     def evaluate(self) -> None:
         """Play with the last checkpoint and log its scores, if `evaluation.checkpoint_episodes` says so."""
@@ -151,13 +163,14 @@ class TrainingLoop:
         if result is not None:
             self.log.write_scores(self.trainer.steps, result.scalars("checkpoints"))
 
-    def show(self, function: Callable[[TrainedAgent], Returned]) -> Returned | None:
+    def show(self, function: Callable[[TrainedAgent], Returned], interruptible: bool = True) -> Returned | None:
         """The result of a function of a copy of the agent, which does not affect training, nor count as its time; None
         if it was interrupted."""
         device = self.trainer.device
         with self.log.paused(), torch.random.fork_rng([device] if device.type == "cuda" else []):
             agent = self.trained(copy.deepcopy(self.trainer.result).eval())
-            return self.interruption.call(partial(function, agent))
+            call = partial(function, agent)
+            return self.interruption.call(call) if interruptible else call()
 
     def trained(self, agent: DecisionAgent) -> TrainedAgent:
         """An agent with the run's configuration, data and steps."""

@@ -25,6 +25,7 @@ from decision_rnn.runs.folder import (
     check_new_run,
     check_resumed_run,
     checkpoints_of,
+    final_step,
     last_checkpoint,
     write_config,
 )
@@ -80,7 +81,7 @@ def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool)
         means.update({name: list(values.to(trainer.device)) for name, values in state["means"].items()})
 
     if resume:
-        done = trainer.steps == config.training.steps
+        done = trainer.steps == final_step(folder, config)
         tell(f"resuming {folder} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
     for line in describe_run(config, agent, store, episodes, held_out):
         tell(line)

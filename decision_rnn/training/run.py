@@ -12,7 +12,7 @@ from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Result
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.folder import config_file, last_checkpoint, read_config, read_metrics
+from decision_rnn.runs.folder import BEST, config_file, last_checkpoint, read_config, read_metrics
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.plugins import import_plugins
 
@@ -52,6 +52,11 @@ class Run:
         """The agent of the last checkpoint: `.agent` is the network; `.config`, `.provenance` and `.step` describe
         it."""
         return load_agent(self.folder, self._plugins)
+
+    @property
+    def best(self) -> TrainedAgent:
+        """The agent of the checkpoint with the lowest held-out loss, `checkpoints/best`, of a run with `validation`."""
+        return load_agent(self.folder / "checkpoints" / BEST, self._plugins)
 
     @property
     def config(self) -> RunConfig:
