@@ -1,5 +1,6 @@
 """Comparisons on data of no environment: the loss on held-out episodes, its table, and what is refused."""
 
+import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,6 +61,16 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
         agent = trained.agent
         predicted, *_ = agent.predict(asked, observation, before, steps, steps == 0)
     return (predicted - action).square().mean().item()  # the box is [-1, 1]
+
+
+def test_runs_that_stop_early_are_compared_at_their_last_step(comparing: Compare, tmp_path: Path) -> None:
+    training = {"training.steps": 60, "training.log_every": 1, "training.early_stopping_patience": 1}
+    comparison = comparing(**WHOLE, **training)
+    (trial,) = comparison.trials
+    losses = [line["validation_loss"] for line in read_metrics(tmp_path / "runs" / trial.run)]
+    assert trial.step == len(losses) == int(last_checkpoint(tmp_path / "runs" / trial.run).name) < 60
+    assert all(later < earlier for earlier, later in itertools.pairwise(losses[:-1]))
+    assert losses[-1] >= losses[-2]
 
 
 def test_held_out_loss_is_over_the_same_segments_for_all(comparing: Compare, tmp_path: Path) -> None:
