@@ -16,7 +16,7 @@ def add_arguments(parser: CommandParser) -> None:
     text = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     parser.add_argument("run", help=text)
     parser.add_settings(EvaluationConfig, *SETTINGS, show_defaults=False)  # they are the run's
-    parser.add_settings(evaluate, "output", "processes")
+    parser.add_settings(evaluate, "output", "validation", "plot", "processes")
 
 
 def run(command: Namespace) -> None:

@@ -18,6 +18,7 @@ from decision_rnn.environments.playing import try_environment
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
+from decision_rnn.evaluation.held_out import HeldOutScore, score_run, write_held_out
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import (
     PACKAGES,
@@ -36,7 +37,7 @@ from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
-from decision_rnn.utils.messages import quiet
+from decision_rnn.utils.messages import quiet, warn
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import check_plugins, import_plugins
 from decision_rnn.utils.workers import default_processes, jobs_at_a_time
@@ -50,12 +51,17 @@ def evaluate(
     target_returns: float | str | Sequence[float | str] | None = None,
     *,
     output: Path | str | None = None,
+    validation: str | None = None,
+    plot: Path | str | None = None,
     processes: PositiveInt | None = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
     **settings: Any,
-) -> Result:
+) -> Result | HeldOutScore:
     """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
+
+    With held-out episodes the agent is also scored by how well it predicts their actions, see `HeldOutScore`; if its
+    data name no environment, by that alone.
 
     Every episode has its own environment and seed; the result is the same for any number of processes. The result of a
     run, or of one of its checkpoints, is also written to its folder. Before, an environment that is neither Gymnasium's
@@ -67,6 +73,8 @@ def evaluate(
             if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
             the paper's and the best return in the data. An agent trained by cloning takes none.
         output: A folder to write the result to, instead of the run's.
+        validation: A dataset of held-out episodes; that of the run if left out.
+        plot: A file for a figure of predicted and recorded actions over one held-out episode, such as a PNG.
         processes: The number of processes; one per core if left out.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
@@ -76,7 +84,8 @@ def evaluate(
     Returns:
         The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
         `.score_mean`, `.score_sd` (`print(result)` says what scores 0 and 100), `.length_mean` (steps), `.returns`,
-        every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`.
+        every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`. `.held_out` is the score on
+        held-out episodes, which takes the place of the result if there is no environment.
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
@@ -115,10 +124,29 @@ def evaluate(
     folder = folder if output is None else Path(output)
     if folder is not None:
         check_folder(folder / "results")
+    played = (chosen.environment_id or policy.provenance.environment_id) is not None
+    if isinstance(policy, EvaluatedPolicy) and (validation is not None or plot is not None):
+        raise InputError("an exported policy is only played: evaluate its run on held-out episodes")
+    name = policy.config.validation if validation is None else validation
+    if isinstance(policy, TrainedAgent) and name is None and (plot is not None or not played):
+        reason = "the figure shows one" if played else f"{policy.provenance.name} names no environment to play in"
+        raise InputError(f"{reason}: name held-out episodes with --validation DATASET (validation= in Python)")
+    held_out = None
     with quiet(not progress):
-        result = score(policy, chosen, processes)
+        if isinstance(policy, TrainedAgent) and name is not None:
+            try:
+                held_out = score_run(policy, name, plot)
+            except InputError as error:
+                if validation is not None or plot is not None or not played:
+                    raise
+                warn(f"there is no held-out score: {error}")
+        result: Result | HeldOutScore
+        if played or held_out is None:
+            result = replace(score(policy, chosen, processes), held_out=held_out)
+        else:
+            result = held_out
     if folder is not None:
-        write_result(folder, result)
+        write_result(folder, result) if isinstance(result, Result) else write_held_out(folder, result)
         if (folder / "config.yaml").is_file():  # a run's
             write_scores(folder, result.step, result.scalars("evaluation"))
     return result

@@ -4,6 +4,7 @@ At every step the agent has the recorded history: true observations, actions and
 """
 
 import copy
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,16 +22,18 @@ from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.agent.network import RESOLUTION
 from decision_rnn.backbones import State
 from decision_rnn.config import RunConfig
+from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.limits import return_to_go_limits
-from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import Batch
 from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL, Estimate, bootstrap_errors, half_width
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.files import check_destination
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.files import check_destination, new_file
+from decision_rnn.utils.messages import counted, warn
+from decision_rnn.utils.parsing import to_json
 
 AGENT, LINEAR, MEAN, PREVIOUS = "agent", "linear regression", "mean action", "previous action"
 """What predicts the actions: the rows of a table."""
@@ -53,7 +56,8 @@ class HeldOutScore:
     actions have variance 1, which makes it the accuracy.
 
     Attributes:
-        agent: The agent's backbone, dataset and step.
+        agent: The agent's backbone and dataset.
+        step: Its training step.
         dataset: The name of the held-out episodes, or their path.
         fingerprint: Of the held-out episodes.
         measure: What `score` is.
@@ -67,6 +71,7 @@ class HeldOutScore:
     """
 
     agent: str
+    step: int
     dataset: str
     fingerprint: str
     measure: Literal["R2", "accuracy"]
@@ -116,6 +121,10 @@ class HeldOutScore:
         scores = self.entry_scores()
         return [int(entry) for entry in np.argsort(scores) if not np.isnan(scores[entry])]
 
+    def scalars(self, kind: str) -> dict[str, float]:
+        """The score as loggers show it, by tag, such as `evaluation/held_out_R2`."""
+        return {f"{kind}/held_out_{self.measure}": self.score()}
+
     def __str__(self) -> str:
         size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
         head = [self.measure, "95% interval", "worst episode"]
@@ -126,7 +135,7 @@ class HeldOutScore:
             interval = "" if estimate.low is None else f"[{_digits(estimate.low)}, {_digits(estimate.high)}]"
             row = [predictor, _digits(estimate.value), interval, f"{episode} ({share:.0%} of the error)"]
             rows.append([*row, *(f"{self.entry_errors(predictor).mean():.4g}" for _ in squares)])
-        lines = [f"{self.agent}: actions of {self.dataset}, {size}", *_aligned(rows)]
+        lines = [f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *_aligned(rows)]
         if len(self.entries) > 1:
             scores = {predictor: self.entry_scores(predictor) for predictor in self.errors}
             worst = self.worst_entries()[:MOST_ENTRIES]
@@ -182,7 +191,8 @@ def held_out_score(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeS
     names = episodes.entry_names("actions")
     count = len(differences[0])
     return HeldOutScore(
-        agent=f"{trained.config.backbone.name} on {trained.provenance.name}, step {trained.step}",
+        agent=f"{trained.config.backbone.name} on {trained.provenance.name}",
+        step=trained.step,
         dataset=episodes.name or str(episodes.path),
         fingerprint=episodes.fingerprint,
         measure="R2" if continuous else "accuracy",
@@ -191,6 +201,38 @@ def held_out_score(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeS
         variance=tuple(variance.tolist()) if continuous else (1.0,) * count,
         errors=errors,
     )
+
+
+def score_run(trained: TrainedAgent, name: str, plot: Path | str | None = None) -> HeldOutScore:
+    """`held_out_score` on the dataset `name`, of whose episodes a run takes the same `top_fraction` as of its own, with
+    references if its own dataset is available and unchanged; `plot` is the file of a figure.
+
+    Raises:
+        InputError: If the dataset is not available, or of another task, or the figure cannot be written.
+    """
+    config, data = trained.config, None
+    if plot is not None:
+        check_destination(Path(plot))
+    episodes = top_episodes(open_dataset(name, partial=config.partial).store, config.top_fraction)
+    try:
+        store = open_dataset(config.dataset, config.path, config.partial).store
+        if store.fingerprint != trained.provenance.fingerprint:
+            raise InputError(f"{config.dataset} has other contents than in training")
+        data = top_episodes(store, config.top_fraction)
+    except InputError as error:
+        warn(f"the held-out score has no references: {error}")
+    score = held_out_score(trained, episodes, data)
+    if plot is not None:
+        plot_held_out(score, trained, episodes, data, plot)
+    return score
+
+
+def write_held_out(run: Path, score: HeldOutScore) -> Path:
+    """Write a score into the folder `results` of its run; returns the path of the file."""
+    path = run / "results" / f"held-out-step-{score.step}-{score.fingerprint[:8]}.json"
+    with new_file(path) as new:
+        new.write_text(json.dumps(to_json(score)) + "\n")
+    return path
 
 
 @torch.inference_mode()
@@ -273,7 +315,7 @@ def plot_held_out(
     """
     from matplotlib.figure import Figure  # heavy
 
-    check_destination(path := Path(path))
+    path = Path(path)
     order = np.argsort(score.episode_errors())
     number = int(order[(len(order) - 1) // 2])
     episode = episodes.select(np.arange(len(episodes)) == number)
@@ -288,7 +330,8 @@ def plot_held_out(
         panel.spines[["top", "right"]].set_visible(False)
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     figure.axes[-1].set_xlabel("step")
-    figure.suptitle(f"{score.agent}: episode {number} of {score.dataset}, the one of median error", fontsize=10)
+    title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, the one of median error"
+    figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 

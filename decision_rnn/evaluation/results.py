@@ -21,6 +21,7 @@ from scipy import stats
 from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, from_dict, to_dict
 from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.evaluation.held_out import HeldOutScore
 from decision_rnn.evaluation.targets import evaluated_returns
 from decision_rnn.runs.folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
@@ -162,13 +163,14 @@ class Measurements:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Measurements):
-    """One evaluation of one checkpoint of a run; `environment_steps` is the total of all episodes, `schema` the version
-    of the file format."""
+    """One evaluation of one checkpoint of a run; `environment_steps` is the total of all episodes, `held_out` the score
+    on held-out episodes, if there are any, `schema` the version of the file format."""
 
     config: SavedConfig
     dataset: DatasetSpec
     protocol: Protocol
     environment_steps: int
+    held_out: HeldOutScore | None = None
     schema: Literal[4] = 4
 
     @property
@@ -193,7 +195,7 @@ class Result(Measurements):
             suffix = "" if target.target_return is None else f"_at_{target.name}"
             scalars[f"{kind}/score{suffix}"] = target.score_mean
             scalars |= {f"{kind}/{name}{suffix}": metric.mean for name, metric in target.metrics.items()}
-        return scalars
+        return scalars | (self.held_out.scalars(kind) if self.held_out else {})
 
     def __str__(self) -> str:
         """The table that commands print."""
@@ -221,7 +223,9 @@ class Result(Measurements):
         table = ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
         scale = f"{'± is one standard deviation over episodes; ' * spread}score {data.score_meaning}"
         notes = [note for target in targets for note in target.notes(data)]
-        return "\n".join(filter(None, [title, *table, scale, *notes, data.comparable, *data.notes, *self.remarks]))
+        held_out = str(self.held_out or "")
+        lines = [title, *table, scale, *notes, data.comparable, *data.notes, *self.remarks, held_out]
+        return "\n".join(filter(None, lines))
 
 
 def describe_acting(settings: EvaluationConfig | Protocol) -> str:

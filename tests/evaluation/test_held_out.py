@@ -1,5 +1,6 @@
 """The held-out score: predictions against the actor step by step, R2 and least squares by hand, planted faults."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,18 +11,22 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scipy import stats
+from swing import SMALL
 
-from decision_rnn import EpisodeStore, InputError
+from decision_rnn import EpisodeStore, InputError, Run, open_dataset, train, write_store
 from decision_rnn.agent.conditions.return_to_go import ReturnToGo
+from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.environments.episode import Episode
 from decision_rnn.evaluation import held_out
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.held_out import HeldOutScore, held_out_score, plot_held_out, predict_actions
+from decision_rnn.evaluation.results import Result, read_result
 from decision_rnn.evaluation.statistics import bootstrap_errors
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import make_agent
+from decision_rnn.utils.parsing import read_record
 
 REFERENCES = ["linear regression", "mean action", "previous action"]
 
@@ -130,11 +135,19 @@ def test_actions_outside_the_box_count_as_they_are(tmp_path: Path, pendulum: Any
 
 def made_score(errors: np.ndarray, steps: list[int] | None = None) -> HeldOutScore:
     """A score with these errors of the agent, (episodes, entries), of variance 1."""
-    names = {"agent": "mingru on local/mine", "dataset": "local/held-out", "fingerprint": "", "measure": "R2"}
+    names: Any = {
+        "agent": "mingru on local/mine",
+        "step": 10,
+        "dataset": "local/held-out",
+        "fingerprint": "",
+        "measure": "R2",
+    }
     entries = tuple(f"joint {entry}" for entry in range(errors.shape[1]))
     lengths, rows = tuple(steps or [10] * len(errors)), tuple(map(tuple, errors.tolist()))
     variance = (1.0,) * len(entries)
-    return HeldOutScore(**names, entries=entries, steps=lengths, variance=variance, errors={"agent": rows})
+    return HeldOutScore(
+        **names, measure="R2", entries=entries, steps=lengths, variance=variance, errors={"agent": rows}
+    )
 
 
 def test_episode_of_flipped_sign_is_named(tmp_path: Path, pendulum: Any) -> None:
@@ -237,3 +250,49 @@ def test_figure_has_the_median_episode_and_six_entries(store: EpisodeStore, pend
     score = held_out_score(trained, store, store)
     plot_held_out(score, trained, store, store, tmp_path / "figures" / "held-out.png")
     assert (tmp_path / "figures" / "held-out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def swings(count: int) -> list[Episode]:
+    """Episodes of four steps of the mountain car's shape."""
+    generator = np.random.default_rng(count)
+    spaces = generator.normal(size=(count, 5, 2)), generator.uniform(-1, 1, (count, 4, 1))
+    return [Episode(*arrays, np.zeros(4), False, True) for arrays in zip(*spaces, strict=True)]
+
+
+def test_agent_without_environment_is_evaluated_on_held_out_episodes(
+    folders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("mine", 6), ("held-out", 5), ("other", 7)):
+        write_store(f"local/{name}", swings(count), action_space=Box(-1, 1, (1,)))
+    keys: dict[str, Any] = {"steps": 1, "training": {"context": 4}, "progress": False}
+    run = train("local/mine", SMALL, output=folders / "run", validation="local/held-out", **keys)
+    score = run.evaluate(progress=False)
+    assert isinstance(score, HeldOutScore)
+    assert score == held_out_score(run.agent, open_dataset("local/held-out").store, open_dataset("local/mine").store)
+    (file,) = (run.folder / "results").glob("held-out-step-1-*.json")
+    assert read_record(json.loads(file.read_text()), HeldOutScore) == score
+    capsys.readouterr()
+    figure = str(folders / "figure.png")
+    assert main(["evaluate", str(run.folder), "--validation", "local/other", "--plot", figure]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("local/other", "7 episodes", *REFERENCES))
+    assert Path(figure).is_file()
+    assert len([*(run.folder / "results").iterdir()]) == 2
+    write_store("local/mine", swings(2), append=True)  # no longer what it was trained on
+    assert list(run.evaluate(progress=False).errors) == ["agent"]
+    unscored = train("local/mine", SMALL, output=folders / "unscored", **keys)
+    with pytest.raises(InputError, match=r"local/mine.*--validation"):
+        unscored.evaluate()
+
+
+def test_held_out_score_stands_beside_the_returns(run: Run, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"episodes": 1, "output": tmp_path, "progress": False}
+    result = run.evaluate([60.0], validation="local/swing", **options)
+    assert isinstance(result, Result)
+    assert len(result.targets) == 1
+    assert result.held_out == held_out_score(run.agent, *[open_dataset("local/swing").store] * 2)
+    (file,) = (tmp_path / "results").iterdir()
+    assert read_result(file).held_out == result.held_out
+    assert str(result).endswith(str(result.held_out))
+    with pytest.raises(InputError, match="--validation"):
+        run.evaluate([60.0], plot=tmp_path / "figure.png", **options)
