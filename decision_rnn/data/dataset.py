@@ -1,7 +1,7 @@
 """Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import gymnasium
 import minari
 import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.data.formats import expand_folder, open_log
 from decision_rnn.data.logs import Log, LogOptions, Remarks
@@ -29,8 +30,8 @@ from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
-from decision_rnn.utils.messages import bar, counted, quiet, warn
-from decision_rnn.utils.parsing import Names, convert
+from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
+from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert
 
 DEFAULT_SOURCE = "standin"
 MOST_CHOICES = 100
@@ -216,6 +217,9 @@ def import_log(
     truncated: str | None = None,
     environment_id: str | None = None,
     action_space: gymnasium.Space[Any] | None = None,
+    action_low: Numbers | None = None,
+    action_high: Numbers | None = None,
+    every: PositiveInt = 1,
     missing: Missing = "error",
     append: bool = False,
     overwrite: bool = False,
@@ -251,6 +255,11 @@ def import_log(
             did not terminate were truncated.
         environment_id: As for `write_store`; if left out, the one that the HDF5 file names, if any.
         action_space: As for `write_store`.
+        action_low: The lower bound of actions, a number for all of their entries or one for each, as `-1,0`. By
+            default, and unless `action_space` is given, actions keep to their range in the log.
+        action_high: The upper bound; both are given, or neither.
+        every: Keep the first of so many steps, for a log that is faster than the decisions are to be. The rewards of
+            the steps left out are added to that of the one before; the agent then acts once in so many steps.
         missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
             row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
             truncated. Unless it is `error`, an episode that cannot be read is left out.
@@ -284,6 +293,8 @@ def import_log(
     multiple = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
     options = LogOptions(names | {role: columns for role, columns in multiple.items() if columns}, split, missing)
     notes, remarks = list[str](), Remarks()
+    if convert(every, PositiveInt, "every") > 1:
+        notes.append(f"only the first of every {every} steps is kept: agents act once in {every} steps of the log")
     check_new(name, append, overwrite)
 
     batches = [logs] if join else [[each] for each in logs]
@@ -301,13 +312,22 @@ def import_log(
                 layout = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
                 raise InputError(f"{where} has {layout}, unlike {label}: import it alone.")
             with remarks.leaving_out(where, missing_log, ""):
-                yield from log.episodes
+                yield from (_every(episode, every) for episode in log.episodes)
         notes.extend(remarks.sentences())
 
     with quiet(not progress):
         opened = open_logs()
         label, first = next(opened, None) or ("", open_log(batches[0], options, remarks))
+        for match in remarks.names.get("patterns", ()):
+            tell(f"{name}: {match}")
         spaces = {"observation_space": first.spaces[0], "action_space": action_space or first.spaces[1]}
+        bounds = {"action_low": action_low, "action_high": action_high}
+        if bounds != {"action_low": None, "action_high": None}:
+            if spaces["action_space"] is not None:
+                raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
+            sample = next(first.episodes)  # which says how many entries there are
+            first.episodes = chain([sample], first.episodes)
+            spaces["action_space"] = _box(bounds, np.shape(sample.actions)[1])
         episodes = bar(read_all(), "importing", unit=" episodes")
         settings: dict[str, Any] = {"missing": missing, "columns": first.columns, "notes": notes, **spaces}
         settings |= {"append": append, "overwrite": overwrite}
@@ -321,6 +341,27 @@ def import_log(
                 "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
             )
     return open_dataset(name)
+
+
+def _every(episode: Episode, number: int) -> Episode:
+    """The first of every so many steps of an episode, with the rewards of all, its last observation and its end."""
+    if number == 1:
+        return episode
+    observations = np.concatenate([episode.observations[:-1:number], episode.observations[-1:]])
+    rewards = np.add.reduceat(episode.rewards, np.arange(0, len(episode.rewards), number))
+    return replace(episode, observations=observations, actions=episode.actions[::number], rewards=rewards)
+
+
+def _box(bounds: Mapping[str, Any], size: int) -> Box:
+    """The box with these lower and upper bounds, by name; InputError, naming one, if they do not fit `size` entries."""
+    for key, bound in bounds.items():
+        if np.size(bound) not in (1, size) or bound is None:
+            raise InputError(f"{key} is {bound}: expected a number, or one for each of {counted(size, 'action')}.")
+    low, high = (np.broadcast_to(np.float32(bound), size) for bound in bounds.values())
+    if not (low < high).all():
+        entry = int(np.argmin(low < high))
+        raise InputError(f"action_low {low[entry]} is not below action_high {high[entry]} at action {entry}.")
+    return Box(low, high)
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:

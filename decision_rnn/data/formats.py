@@ -146,7 +146,7 @@ class _Reader:
         for key, values in chain.from_iterable(block.items() for block in blocks.values()):
             if key not in samples or np.size(values) > np.size(samples[key]):
                 samples[key] = values
-        self.keys = {role: options.find(label, role, list(samples)) for role in NAMES}
+        self.keys = {role: options.find(label, role, list(samples), remarks) for role in NAMES}
         observed = sorted(self.keys["observations"], key=lambda key: key.split("/"))
         remarks.name("images", [key for key in observed if not _is_vector(samples[key])])
         observed = self.keys["observations"] = [key for key in observed if _is_vector(samples[key])]

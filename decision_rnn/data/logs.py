@@ -55,8 +55,9 @@ class LogOptions:
     split: str | None = None
     missing: Missing = "error"
 
-    def find(self, label: str, role: str, known: Sequence[str]) -> list[str]:
+    def find(self, label: str, role: str, known: Sequence[str], remarks: "Remarks") -> list[str]:
         """The columns or arrays of a role among those that are known: the named ones, or the first of usual names.
+        What a pattern matches is noted.
 
         Raises:
             InputError: If the log lacks a named one.
@@ -73,6 +74,8 @@ class LogOptions:
             if not matching:
                 near = did_you_mean(pattern, known)
                 raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(known[:LISTED])}.")
+            if matching != [pattern]:
+                remarks.name("patterns", [f"{pattern} reads {_listed(matching, LISTED)}"])
             matches |= dict.fromkeys(matching)
         return list(matches)
 
@@ -199,9 +202,9 @@ def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Epis
         yield Episode(observed, actions[start:stop], rewards[start:stop], *flags)
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+def _listed(names: list[str], most: int = SHOWN) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def label_log(log: Any) -> str:

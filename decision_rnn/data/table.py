@@ -131,7 +131,7 @@ class _Table:
             raise InputError(f"{self.label} has no rows: its columns are {names}.")
         usual = not {"observations", "actions"} <= options.names.keys() or LEROBOT.issubset(names)
         roles = NAMES if usual else options.names
-        self.keys = {role: options.find(self.label, role, names) if role in roles else [] for role in NAMES}
+        self.keys = {role: options.find(self.label, role, names, remarks) if role in roles else [] for role in NAMES}
         if not (self.keys["observations"] and self.keys["actions"]):
             raise InputError(
                 f"{self.label} has the columns {names}. Name those of the observations and of the actions, as "

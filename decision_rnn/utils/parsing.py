@@ -38,7 +38,7 @@ def _split_names(value: Any) -> Any:
     return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
-def _split_targets(value: Any) -> Any:
+def _split_numbers(value: Any) -> Any:
     if isinstance(value, str):
         return [parse_yaml(part) for part in value.strip("[] ").split(",") if part.strip()]
     return [value] if isinstance(value, int | float) else value
@@ -52,8 +52,10 @@ TargetReturn = Annotated[
     PlainSerializer(lambda value: "auto" if value == AUTO else value),
 ]
 """A target return: a number, or `auto`."""
-TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeValidator(_split_targets)]
+TargetReturns = Annotated[tuple[TargetReturn, ...], Field(min_length=1), BeforeValidator(_split_numbers)]
 """Target returns: a list, or one of them, or text such as `3600,auto`."""
+Numbers = Annotated[float | Sequence[float], BeforeValidator(_split_numbers)]
+"""Numbers: one, a list, or text such as `-1,2.5`."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """Names: a list, or text such as `a,b`."""
 FileName = Annotated[str, AfterValidator(lambda name: str(Path(name).absolute()) if Path(name).exists() else name)]

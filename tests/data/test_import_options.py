@@ -1,0 +1,95 @@
+"""Options of `import_log` for a robot's logs: bounds of actions, every n-th step, and what patterns match."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+import decision_rnn
+from decision_rnn import Episode, InputError, import_log
+from decision_rnn.cli.main import main
+from decision_rnn.data.dataset import dataset_names
+
+pytestmark = pytest.mark.usefixtures("folders")
+
+
+def log_of(lengths: tuple[int, ...] = (7, 6, 1)) -> dict[str, Any]:
+    """A log of flights of these lengths with two observations and two actions; the second one terminates."""
+    random, flights = np.random.default_rng(0), np.repeat(np.arange(len(lengths)), lengths)
+    names = ("pose_x", "pose_y", "motor_a", "motor_b", "gain")
+    last = np.append(np.diff(flights) > 0, True)
+    columns = {name: random.uniform(-1, 1, len(flights)) for name in names}
+    return {"flight": flights, **columns, "over": last & (flights == 1)}
+
+
+def imported(name: str, log: dict[str, Any], **options: Any) -> list[Episode]:
+    columns = {"observations": "pose_*", "actions": "motor_*", "reward": "gain", "episode": "flight"}
+    return list(import_log(log, name, **{**columns, "terminated": "over", **options}).store)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"), [((-2, "2.5"), ([-2, -2], [2.5, 2.5])), (("-3,-2", "1,4"), ([-3, -2], [1, 4]))]
+)
+def test_bounds_become_the_action_space(bounds: tuple[Any, str], expected: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "log.npz", observations=np.zeros((9, 3)), actions=np.full((9, 2), 0.5), rewards=np.zeros(9))
+    words = ["data", "import", str(tmp_path / "log.npz"), "--name", "local/arm"]
+    assert main([*words, "--action_low", str(bounds[0]), "--action_high", bounds[1]]) == 0
+    store = decision_rnn.open_dataset("local/arm").store
+    assert store.action_space == Box(*np.float32(expected))
+    assert (store.steps, len(store)) == (9, 1)
+
+
+def test_actions_beyond_the_data_are_learnt_and_returned(tmp_path: Path) -> None:
+    imported("local/log", log_of(), action_low=-3, action_high=3)
+    settings = {"width": 8, "layers": 1}
+    options = {"backbone": settings, "steps": 1, "training": {"context": 2}, "progress": False}
+    run = decision_rnn.train("local/log", output=tmp_path / "run", **options)
+    scale = run.agent.agent.action_scale
+    torch.testing.assert_close(scale(torch.tensor([-1.0, 0.5])), torch.tensor([-3.0, 1.5]))
+    torch.testing.assert_close(scale.normalise(torch.tensor([-3.0, 1.5])), torch.tensor([-1.0, 0.5]))
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"action_low": [-1, -1, -1], "action_high": 1}, "action_low"),
+        ({"action_high": 1}, "action_low"),
+        ({"action_low": 0, "action_high": [1, -1]}, "action_high"),
+        ({"action_low": -1, "action_high": 1, "action_space": Discrete(2)}, "action_low"),
+        ({"every": 0}, "every"),
+    ],
+)
+def test_invalid_options_are_named(options: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError, match=key):
+        imported("local/log", log_of(), **options)
+    assert "local/log" not in dataset_names()
+
+
+@pytest.mark.parametrize("number", [2, 3, 100])
+@pytest.mark.parametrize("discrete", [False, True])
+def test_every_nth_step_keeps_rewards_and_ends(number: int, discrete: bool) -> None:
+    log, options = log_of(), dict[str, Any]()
+    if discrete:
+        options = {"actions": "motor_a", "action_space": Discrete(3)}
+        log["motor_a"] = np.random.default_rng(1).integers(0, 3, len(log["flight"]))
+    whole = imported("local/whole", log, **options)
+    sampled = imported("local/sampled", log, every=number, **options)
+    for before, after in zip(whole, sampled, strict=True):
+        steps = range(0, len(before.rewards), number)
+        np.testing.assert_array_equal(after.actions, [before.actions[step] for step in steps])
+        np.testing.assert_array_equal(after.observations[:-1], [before.observations[step] for step in steps])
+        np.testing.assert_array_equal(after.observations[-1], before.observations[-1])
+        np.testing.assert_allclose(after.rewards, [sum(before.rewards[step : step + number]) for step in steps])
+        assert (after.terminated, after.truncated) == (before.terminated, before.truncated)
+
+
+def test_patterns_print_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    log = log_of()
+    imported("local/log", {**log, "pid_controller_0": log["motor_a"]}, observations="p*")
+    lines = [line for line in capsys.readouterr().out.splitlines() if re.search(r"p\* reads", line)]
+    assert len(lines) == 1
+    assert all(name in lines[0] for name in ("pose_x", "pose_y", "pid_controller_0"))
