@@ -122,8 +122,8 @@ class Policy(ActingLoop[State]):
         return functools.partial(Policy, warn_outside=self.warn_outside), (self._data, self._source)
 
     def __repr__(self) -> str:
-        sizes = f"{self.observation_layout.size} observations, {self.action_layout.size} actions"
-        return f"Policy({self._source!r}, {sizes})"
+        sizes = self.observation_layout.size, self.action_layout.size
+        return "Policy({!r}, observations ({},), actions ({},))".format(self._source, *sizes)
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step, in the file's order; each (environments, ...)."""

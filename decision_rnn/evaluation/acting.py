@@ -223,11 +223,12 @@ class ActingLoop(ABC, Generic[State]):
     def _by_name(self, observation: dict[str, Any]) -> np.ndarray:
         """The entries of a dictionary in their order; InputError, naming one that is missing or unknown."""
         names = self.observation_names
-        if missing := [name for name in names if name not in observation]:
-            raise InputError(f"the observation has no {missing[0]!r}: give all of {', '.join(names)}")
+        remedy = f"Its entries are {', '.join(names)}" if names else "Give an array: the training data name no entries"
         if unknown := [name for name in observation if name not in names]:
-            hint = did_you_mean(unknown[0], names) if names else "Give an array: the training data name no entries."
-            raise InputError(f"{unknown[0]!r:.100} is no entry of an observation. {hint}".strip())
+            hint = did_you_mean(unknown[0], names)
+            raise InputError(f"{unknown[0]!r:.100} is no entry of an observation. {hint}{remedy:.300}")
+        if missing := [name for name in names if name not in observation]:
+            raise InputError(f"the observation has no {missing[0]!r}. {remedy:.300}")
         return np.array([observation[name] for name in names], np.float32).T
 
     def _warn_outside(self, observations: np.ndarray, limits: np.ndarray) -> None:
