@@ -15,11 +15,12 @@ from decision_rnn.data.dataset import (
     open_dataset,
     split_dataset,
 )
-from decision_rnn.data.info import format_info, format_size, plot_returns, warn_of_shift
+from decision_rnn.data.info import describe_copies, format_info, format_size, plot_returns, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
+from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 
 ACTIONS = {
@@ -86,7 +87,10 @@ def run(command: Namespace) -> None:
             choices = [convert(number, PositiveInt, "--choices") for number in command.choices]
             space = Discrete(choices[0]) if len(choices) == 1 else MultiDiscrete(choices) if choices else None
             settings = {"environment_id": command.environment, "action_space": space, **command.settings}
-            print(format_size(import_log(command.logs, **settings)))
+            dataset = import_log(command.logs, **settings)
+            for kind, sentence in describe_copies(dataset.store):
+                warn(f"{kind}: {sentence}")
+            print(format_size(dataset))
         case "export":
             print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
         case "merge":

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.logs import SHOWN, listed
 from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.layouts import Layout, numbered
@@ -15,8 +16,6 @@ from decision_rnn.environments.spaces import share_outside
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 
-SHOWN = 5
-"""The most entries that a sentence names."""
 UNRESOLVED = 2.0**20
 """Around a value this large, such as a Unix time, float32 holds no changes of a sixteenth and less."""
 LEVELS = 8
@@ -26,6 +25,10 @@ LEVEL = 0.01
 REACH = 5
 """Held-out values this many times as far beyond the training range as training episodes differ in reach are reported:
 e^-5 of those that leave it where the tail is exponential, and fewer where it is lighter."""
+SAMPLE = 10_000
+"""The number of steps in which copies of actions are looked for."""
+COPIED = 0.98
+"""The R2 of repeating the previous action from which a log is too fast: that of a sine of 44 steps a period."""
 
 
 def format_info(dataset: Dataset) -> str:
@@ -57,6 +60,7 @@ def format_info(dataset: Dataset) -> str:
         ("compare", spec.comparable),
         *(("evaluate", fault) for fault in faults),
         *(("warning", warning) for warning in (*warn_of_observations(store), *warn_of_returns(store))),
+        *describe_copies(store),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.source.get("notes", [])),
@@ -130,6 +134,36 @@ def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
         )
 
 
+def describe_copies(store: EpisodeStore) -> Iterator[tuple[str, str]]:
+    """Sentences, each after `warning` or `note`, on observation entries that equal an action of the same step or of the
+    step before, and on actions that hardly differ from the previous ones."""
+    table = store.table[:: max(1, store.steps // SAMPLE)]
+    table = table[table[:, store.columns["reset"].start] == 0].astype(np.float64)
+    observations, actions, previous = (table[:, store.columns[k]] for k in ("observation", "action", "previous_action"))
+    if not len(table):
+        return
+    varied = np.flatnonzero(np.ptp(actions, axis=0))
+    names, acted, spread = store.entry_names("observations"), store.entry_names("actions"), actions.var(axis=0)
+    pairs: dict[str, list[str]] = {"note": [], "warning": []}
+    for entry in varied:
+        errors = [((observations - values[:, [entry]]) ** 2).mean(axis=0) for values in (previous, actions)]
+        for copy in np.flatnonzero(np.min(errors, axis=0) <= 1e-6 * spread[entry]):
+            kind = "note" if errors[0][copy] <= errors[1][copy] else "warning"
+            pairs[kind].append(f"{numbered(copy, names)} is action {numbered(entry, acted)}")
+    if pairs["warning"]:
+        text = "of the same step: the agent reads the answer, which is not there when it acts. Leave it out"
+        yield "warning", f"observation entry {listed(pairs['warning'])}, {text}"
+    if pairs["note"]:
+        yield "note", f"observation entry {listed(pairs['note'])}, of the step before"
+    explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / spread[varied]) if varied.size else 0.0
+    if explained > COPIED:
+        yield (
+            "warning",
+            f"repeating the previous action explains {explained:.1%} of the actions' variance: the log is faster than "
+            "its decisions, and a low loss means little. `data import --every n` keeps every n-th step",
+        )
+
+
 def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
     """Sentences on entries that fill little of their bounds, and on the box to which actions are scaled, unless it is
     [-1, 1] and holds all of them."""
@@ -170,10 +204,10 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
             place = f"the training range, {low:.4g} to {high:.4g}," if low < high else f"{low:.4g}, its training value,"
             reach = f"{farthest:,.{0 if farthest >= 10 else 1}f} standard deviations"
             episodes = np.flatnonzero(np.logical_or.reduceat(steps, held_out.offsets[:-1]))
-            listed = f", in episode{'s' * (len(episodes) > 1)} {', '.join(map(str, episodes))}"
+            places = f", in episode{'s' * (len(episodes) > 1)} {', '.join(map(str, episodes))}"
             yield (
                 f"entry {numbered(entry, names)} of the {kind} is outside {place} in {steps.mean():.1%} of the "
-                f"held-out steps, by up to {reach}{listed * (len(episodes) <= SHOWN)}"
+                f"held-out steps, by up to {reach}{places * (len(episodes) <= SHOWN)}"
             )
         if len(entries) > SHOWN:
             yield f"{_named(entries[SHOWN:], names)} of the {kind} is outside its training range too"
@@ -223,8 +257,5 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
 
 def _named(entries: np.ndarray, names: Sequence[str]) -> str:
     """`entry 3 (velocity)`, or `each of the entries 3, 5 (angle) and 12 more`; `names` are those of all entries."""
-    listed = [numbered(entry, names) for entry in entries[:SHOWN]]
-    if len(entries) == 1:
-        return f"entry {listed[0]}"
-    more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
-    return f"each of the entries {', '.join(listed)}{more}"
+    text = listed([numbered(entry, names) for entry in entries])
+    return f"entry {text}" if len(entries) == 1 else f"each of the entries {text}"

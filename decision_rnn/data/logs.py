@@ -75,7 +75,7 @@ class LogOptions:
                 near = did_you_mean(pattern, known)
                 raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(known[:LISTED])}.")
             if matching != [pattern]:
-                remarks.name("patterns", [f"{pattern} reads {_listed(matching, LISTED)}"])
+                remarks.name("patterns", [f"{pattern} reads {listed(matching, LISTED)}"])
             matches |= dict.fromkeys(matching)
         return list(matches)
 
@@ -133,7 +133,7 @@ class Remarks:
 
     def sentences(self) -> Iterator[str]:
         """Sentences on how logs became episodes, for readers of scores."""
-        counts, names = self.counts, {kind: _listed(list(each)) for kind, each in self.names.items() if each}
+        counts, names = self.counts, {kind: listed(list(each)) for kind, each in self.names.items() if each}
         episodes = counted(counts["episodes"], "episode")
         steps, join = counted(counts["partial steps"], "step"), ", --join reads the files as one log"
         sentences = {
@@ -202,7 +202,8 @@ def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Epis
         yield Episode(observed, actions[start:stop], rewards[start:stop], *flags)
 
 
-def _listed(names: list[str], most: int = SHOWN) -> str:
+def listed(names: list[str], most: int = SHOWN) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
