@@ -142,12 +142,12 @@ def describe_copies(store: EpisodeStore) -> Iterator[tuple[str, str]]:
     observations, actions, previous = (table[:, store.columns[k]] for k in ("observation", "action", "previous_action"))
     if not len(table):
         return
-    varied = np.flatnonzero(np.ptp(actions, axis=0))
+    varied = np.flatnonzero(np.ptp(actions, axis=0)).tolist()
     names, acted, spread = store.entry_names("observations"), store.entry_names("actions"), actions.var(axis=0)
     pairs: dict[str, list[str]] = {"note": [], "warning": []}
     for entry in varied:
         errors = [((observations - values[:, [entry]]) ** 2).mean(axis=0) for values in (previous, actions)]
-        for copy in np.flatnonzero(np.min(errors, axis=0) <= 1e-6 * spread[entry]):
+        for copy in np.flatnonzero(np.min(errors, axis=0) <= 1e-6 * spread[entry]).tolist():
             kind = "note" if errors[0][copy] <= errors[1][copy] else "warning"
             pairs[kind].append(f"{numbered(copy, names)} is action {numbered(entry, acted)}")
     if pairs["warning"]:
@@ -155,7 +155,7 @@ def describe_copies(store: EpisodeStore) -> Iterator[tuple[str, str]]:
         yield "warning", f"observation entry {listed(pairs['warning'])}, {text}"
     if pairs["note"]:
         yield "note", f"observation entry {listed(pairs['note'])}, of the step before"
-    explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / spread[varied]) if varied.size else 0.0
+    explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / spread[varied]) if varied else 0.0
     if explained > COPIED:
         yield (
             "warning",
