@@ -191,8 +191,8 @@ class RunConfig:
             architecture is the default, and its normalisation of observations and returns and its action box are kept.
         backbone: The sequence backbone; `--backbone NAME` selects it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
-        condition: What the agent is conditioned on; `none` is behaviour cloning. Default: `return_to_go`, or with
-            `training.goal_relabeling hindsight` `time_to_goal`.
+        condition: What the agent is conditioned on; `none` is behaviour cloning. Default: `return_to_go`, with
+            `training.goal_relabeling hindsight` `time_to_goal`, and `none` for a log without rewards or environment.
         agent: How histories become tokens.
         objective: The training objective. Default: `gmm` for agents conditioned on the time to a goal, otherwise `mse`.
         training: How the agent is trained.

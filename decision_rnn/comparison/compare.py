@@ -12,9 +12,9 @@ from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_variants
 from decision_rnn.config import flatten, to_dict
-from decision_rnn.data.dataset import as_dataset, full_name
+from decision_rnn.data.dataset import as_dataset, full_name, is_ready, open_dataset
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.training.train import run_keys
+from decision_rnn.training.train import is_cloned, run_keys
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.interruption import handle_signals
@@ -125,6 +125,10 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     datasets = tuple(dict.fromkeys(map(full_name, names)))
     backbones = options.pop("backbones") or (() if own else DEFAULT_BACKBONES)
     shared = {"evaluation.checkpoint_episodes": options.pop("checkpoint_episodes"), **flatten(shared)}
+    named = {key: value for keys in (shared, *map(flatten, own.values())) for key, value in keys.items()}
+    if datasets and all(is_ready(name) and is_cloned(named, open_dataset(name).store) for name in datasets):
+        shared["condition.name"] = "none"
+        tell(f"{', '.join(datasets)}: no rewards to condition on, so that all agents clone the data (condition none)")
     variants = make_variants(
         {**shared, "dataset": datasets[0] if datasets else ""},
         {label: flatten(keys) for label, keys in own.items()},

@@ -8,6 +8,7 @@ from typing import Any
 
 from decision_rnn.config import CHOICES, RunConfig, flatten, from_dict, overlay, to_dict
 from decision_rnn.data.dataset import Dataset, as_dataset
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import check_new_run, config_file, read_config
 from decision_rnn.training.loop import Callback
@@ -16,7 +17,7 @@ from decision_rnn.training.run import Run
 from decision_rnn.utils.distributed import first_process_first, process_group, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
-from decision_rnn.utils.messages import quiet
+from decision_rnn.utils.messages import quiet, tell
 from decision_rnn.utils.parsing import convert, plain
 from decision_rnn.utils.plugins import import_plugins
 
@@ -134,11 +135,22 @@ def train_keys(
         data = run_config.dataset if data is None else data
         with first_process_first():
             dataset = as_dataset(data, environment_id, run_config.path, run_config.partial)
+        if is_cloned(keys, dataset.store):
+            run_config = from_dict({**keys, "condition.name": "none"}, source)
+            tell(f"{dataset.name} has no rewards to condition on: the agent clones it (condition none)")
         run_config = replace(run_config, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
         folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
         return Run(folder, prepare_run(run_config, dataset, folder, resume).run(callback))
+
+
+def is_cloned(keys: Mapping[str, Any], store: EpisodeStore) -> bool:
+    """Whether the default condition is `none`: data of no environment have no rewards, and no condition is chosen by
+    flat keys of a run."""
+    chosen = {key.partition(".")[0] for key in keys}
+    relabeled = keys.get("training.goal_relabeling") == "hindsight"
+    return not ("condition" in chosen or relabeled or store.environment_id or store.rewards.any())
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:

@@ -63,6 +63,20 @@ def squared_error(trained: TrainedAgent, episode: Episode) -> float:
     return (predicted - action).square().mean().item()  # the box is [-1, 1]
 
 
+def test_comparison_on_a_log_without_rewards_clones_it(tmp_path: Path) -> None:
+    write_store("local/plain", [replace(each, rewards=np.zeros(STEPS)) for each in pendulum_episodes(0)])
+
+    def conditions(**keys: Any) -> dict[str, str]:
+        plan = make_plan(small(tmp_path / "runs", **{"datasets": "local/plain", **keys}), "test")
+        return {variant.label: variant.config.condition.name for variant in plan.variants}
+
+    assert conditions(controls="bc,bc-mlp,mlp") == {"narrow": "none", "bc-mlp": "none"}
+    assert conditions(condition="return_to_go") == {"narrow": "return_to_go"}
+    own = {"bc": {"condition": "none"}, "other": {}}
+    assert conditions(variants=own) == {"bc": "none", "other": "return_to_go"}
+    assert conditions(datasets="local/plain,local/mine") == {"narrow": "return_to_go"}
+
+
 def test_runs_that_stop_early_are_compared_at_their_last_step(comparing: Compare, tmp_path: Path) -> None:
     training = {"training.steps": 60, "training.log_every": 1, "training.early_stopping_patience": 1}
     comparison = comparing(**WHOLE, **training)

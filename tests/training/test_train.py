@@ -13,15 +13,16 @@ import minari
 import numpy as np
 import pytest
 from minari.data_collector import EpisodeBuffer
+from small_comparison import pendulum_episodes
 from swing import CAR, SMALL, push
 
 import decision_rnn
-from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
+from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.playing import play_episodes
-from decision_rnn.runs.folder import checkpoints_of
+from decision_rnn.runs.folder import checkpoints_of, read_config
 from decision_rnn.training.trainer import Trainer
 
 SOURCE = {"dataset": "local", "store": "local", "minari": "minari", "minari-name": "minari"}
@@ -271,3 +272,33 @@ def test_run_goes_on_from_another_folder(
     assert list(inside.glob("undisturbed/results/*.json"))
     assert list(inside.glob("broken/results/*.json"))
     assert not list(elsewhere.iterdir())
+
+
+def test_log_without_rewards_is_cloned_unless_a_condition_is_set(
+    inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    episodes = pendulum_episodes(0)
+    write_store("local/rewarded", episodes)
+    write_store("local/plain", [replace(episode, rewards=np.zeros(8)) for episode in episodes])
+    options: dict[str, Any] = {"backbone": SMALL, "steps": 2, "training": {"context": 4}}
+    chosen: list[dict[str, Any]] = [{"condition": "return_to_go"}, {"condition": {"rtg_quantile": 0.5}}]
+    for name, data, own in [
+        *(
+            ("plain", "local/plain", {}),
+            ("bc", "local/plain", {"condition": "none"}),
+            ("rewarded", "local/rewarded", {}),
+        ),
+        *((f"chosen-{number}", "local/plain", keys) for number, keys in enumerate(chosen)),
+    ]:
+        run = train(data, **options, **own, output=name)
+        printed = capsys.readouterr()
+        cloned = name in ("plain", "bc")
+        assert read_config(run.folder).condition.name == ("none" if cloned else "return_to_go"), name
+        assert run.agent.config.takes_target != cloned
+        assert ("condition none" in printed.out) == (name == "plain")
+        assert ("--condition none" in printed.err) == name.startswith("chosen")
+    assert weights(Run("plain")) == weights(Run("bc"))
+    assert train("local/plain", **options, output="plain", resume=True).config.condition.name == "none"
+    same = [replace(episode, rewards=np.zeros_like(episode.rewards)) for episode in play_episodes(CAR, push, 2)]
+    played = train(same, **QUICK, environment_id=CAR, output="played")
+    assert played.config.condition.name == "return_to_go"
