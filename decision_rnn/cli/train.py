@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 from decision_rnn.cli.parser import CommandParser, parse_as
+from decision_rnn.training.summary import summarise
 from decision_rnn.training.train import train, train_keys
 from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.parsing import PositiveInt
@@ -26,4 +27,4 @@ def run(command: Namespace) -> None:
     if trained.config.evaluation.episodes:
         print(trained.evaluate(processes=command.processes))
     else:
-        print(f"trained in {trained.folder}, and not evaluated")
+        print(summarise(trained))

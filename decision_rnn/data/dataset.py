@@ -245,7 +245,7 @@ def import_log(
             `obs_*`, and a parquet column may have a list of numbers in each row. Several arrays are the parts of a
             `Dict` space.
         actions: The columns or arrays of an action.
-        reward: The column of the rewards; if left out, they are 0: train with the condition `none`.
+        reward: The column of the rewards; if left out, they are 0, and agents clone the data.
         episode: The column that identifies episodes, numbers or text; its rows need not be side by side. If left
             out, a log is one episode, or multiple if flags end them.
         time: The column, of numbers or times, that orders the rows of an episode; if left out, they are in order.

@@ -6,7 +6,6 @@ At every step the agent has the recorded history: true observations, actions and
 import copy
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -32,7 +31,7 @@ from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL, Es
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_file
-from decision_rnn.utils.messages import counted, warn
+from decision_rnn.utils.messages import aligned, counted, warn
 from decision_rnn.utils.parsing import to_json
 
 AGENT, LINEAR, MEAN, PREVIOUS = "agent", "linear regression", "mean action", "previous action"
@@ -135,12 +134,12 @@ class HeldOutScore:
             interval = "" if estimate.low is None else f"[{_digits(estimate.low)}, {_digits(estimate.high)}]"
             row = [predictor, _digits(estimate.value), interval, f"{episode} ({share:.0%} of the error)"]
             rows.append([*row, *(f"{self.entry_errors(predictor).mean():.4g}" for _ in squares)])
-        lines = [f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *_aligned(rows)]
+        lines = [f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *aligned(rows)]
         if len(self.entries) > 1:
             scores = {predictor: self.entry_scores(predictor) for predictor in self.errors}
             worst = self.worst_entries()[:MOST_ENTRIES]
             rows = [[self.entries[i], *(_digits(values[i]) for values in scores.values())] for i in worst]
-            lines += _aligned([["worst entries", *scores], *rows])
+            lines += aligned([["worst entries", *scores], *rows])
         if constant := [name for name, variance in zip(self.entries, self.variance, strict=True) if not variance]:
             lines.append(f"constant in these episodes, and in no score: {', '.join(constant)}")
         better = [name for name in self.errors if self.score(name) > self.score()]
@@ -370,9 +369,3 @@ def _values(agent: DecisionAgent, rows: np.ndarray) -> np.ndarray:
 def _digits(value: float | None) -> str:
     """A score with three decimals, or without any far below zero."""
     return "" if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]

@@ -15,6 +15,7 @@ from decision_rnn.evaluation.results import Result
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import BEST, config_file, last_checkpoint, read_config, read_metrics
 from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.messages import path_from_here
 from decision_rnn.utils.plugins import import_plugins
 
 
@@ -88,8 +89,7 @@ class Run:
         return EnvironmentActor(self.agent, target_return, **options)
 
     def __repr__(self) -> str:
-        inside = self.folder.is_relative_to(Path.cwd())
-        folder = str(self.folder.relative_to(Path.cwd()) if inside else self.folder)
+        folder = str(path_from_here(self.folder))
         try:
             config, step = self.config, last_checkpoint(self.folder).name
         except InputError:  # not a run yet, or a plugin is missing

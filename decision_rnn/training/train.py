@@ -14,6 +14,7 @@ from decision_rnn.runs.folder import check_new_run, config_file, read_config
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.prepare import prepare_run
 from decision_rnn.training.run import Run
+from decision_rnn.training.summary import summarise
 from decision_rnn.utils.distributed import first_process_first, process_group, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
@@ -54,8 +55,9 @@ def train(
             metrics at that step (a dictionary of numbers: `loss`, `learning_rate`, ...) and a copy of the agent at that
             step (a `TrainedAgent` in evaluation mode). If it returns False, training stops there, with a checkpoint.
             The callback does not affect the training, and its time does not count as training time.
-        progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
-            False, nothing is printed.
+        progress: Whether to show a progress bar, the agent's size, how many episodes reach the target returns and, if
+            `evaluation.episodes` is 0 or there is no environment, a table of losses at the end. With False, nothing is
+            printed.
         resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped. Whatever is
             left out, the data included, is as the run has it: `train(resume=True, output=folder)` suffices.
         init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
@@ -103,7 +105,10 @@ def train(
     options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": initial}
     options = {name: value for name, value in options.items() if value is not None}
     keys = flatten(run_keys(config | options, steps))
-    return train_keys(keys, "options of train", data, output, resume, callback, progress, environment_id)
+    run = train_keys(keys, "options of train", data, output, resume, callback, progress, environment_id)
+    if progress and rank() == 0 and not run.config.evaluation.episodes:
+        tell(summarise(run))
+    return run
 
 
 def train_keys(

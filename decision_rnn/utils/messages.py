@@ -3,8 +3,9 @@
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
@@ -45,6 +46,17 @@ def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 step`, `2,000 steps`."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+
+
+def path_from_here(path: Path) -> Path:
+    """An absolute path as it is typed in the working folder: relative, if it is inside."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def typed(*words: object) -> str:
