@@ -15,7 +15,8 @@ from decision_rnn.data.dataset import (
     open_dataset,
     split_dataset,
 )
-from decision_rnn.data.info import describe_copies, format_info, format_size, plot_returns, warn_of_shift
+from decision_rnn.data.entries import plot_dataset
+from decision_rnn.data.info import describe_copies, format_info, format_size, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.utils.errors import InputError
@@ -35,9 +36,6 @@ ACTIONS = {
     "remove": "remove a local dataset from disk",
 }
 
-OPENING = ("path", "partial")
-"""The options of `open_dataset`."""
-
 
 def add_arguments(parser: CommandParser) -> None:
     subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=CommandParser)
@@ -46,10 +44,10 @@ def add_arguments(parser: CommandParser) -> None:
         actions[name].add_argument("dataset", help="the dataset's name, such as standin/hopper-medium or local/mine")
     actions["merge"].add_argument("dataset", help="the name of the new dataset, local/NAME")
     for name in ("info", "make", "verify", "export", "split"):
-        actions[name].add_settings(open_dataset, *OPENING)
+        actions[name].add_settings(open_dataset, "path", "partial")
     text = "a dataset of held-out episodes: print which of their entries are outside the range of this one"
     actions["info"].add_argument("--validation", metavar="NAME", help=text)
-    actions["info"].add_argument("--plot", type=Path, help="also draw the returns into this PNG file")
+    actions["info"].add_argument("--plot", type=Path, help="also draw returns and episodes into this PNG file")
     actions["export"].add_settings(export_dataset, "format", "output", required=True)
     actions["split"].add_settings(split_dataset, "hold_out", "seed", "overwrite")
     text = "the datasets whose episodes the new one is to hold, in this order"
@@ -96,10 +94,7 @@ def run(command: Namespace) -> None:
         case "merge":
             print(format_size(merge_datasets(command.dataset, command.datasets)))
         case "split":
-            options = {key: value for key, value in command.settings.items() if key not in OPENING}
-            opening = {key: value for key, value in command.settings.items() if key in OPENING}
-            for part in split_dataset(open_dataset(command.dataset, **opening), **options):
-                print(format_size(part))
+            print("\n".join(map(format_size, split_dataset(command.dataset, **command.settings))))
         case "remove":
             remove_dataset(command.dataset)
             print(f"{command.dataset} is removed")
@@ -117,5 +112,5 @@ def _print_info(command: Namespace) -> None:
         shifts = list(warn_of_shift(store, held_out))
         print("\n".join(f"  {command.validation}: {shift}" for shift in shifts or ["no shift beyond chance"]))
     if command.plot:
-        plot_returns(dataset, command.plot)
+        plot_dataset(dataset, command.plot)
         print(f"\ndrawn in {command.plot}")

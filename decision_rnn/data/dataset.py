@@ -390,7 +390,13 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
 
 
 def split_dataset(
-    dataset: str | Dataset, hold_out: float = 0.1, seed: int = 0, overwrite: bool = False
+    dataset: str | Dataset,
+    hold_out: float = 0.1,
+    seed: int = 0,
+    *,
+    overwrite: bool = False,
+    path: Path | str | None = None,
+    partial: Partial = "keep",
 ) -> tuple[Dataset, Dataset]:
     """Split a dataset by whole episodes, at random, into one to train on and one that is held out.
 
@@ -398,11 +404,12 @@ def split_dataset(
     NAME is `mujoco-hopper-medium-v0`. Both record the split in their notes; the dataset stays.
 
     Args:
-        dataset: The name of the dataset, or what `open_dataset` returned.
+        dataset: The name of a dataset, or what `open_dataset` returned.
         hold_out: The share of the episodes to hold out, more than 0 and less than 1, rounded to whole episodes; at
             least one is held out, and at least one is not.
         seed: The seed of the choice: with the same one, the same episodes of a dataset are held out.
         overwrite: If the new datasets exist, replace them.
+        path, partial: As for `open_dataset`.
 
     Returns:
         The dataset to train on and the held-out one.
@@ -415,7 +422,7 @@ def split_dataset(
         >>> held_out.name, len(training), len(held_out)
         ('local/swing-held-out', 3, 1)
     """
-    whole = as_dataset(dataset)
+    whole = as_dataset(dataset, None, path, partial)
     total, word = len(whole), whole.name.partition("/")[2].replace("/", "-")
     if not 0 < hold_out < 1 or total < 2:
         raise InputError(

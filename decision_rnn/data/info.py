@@ -1,12 +1,12 @@
-"""What a dataset holds: a summary, a picture of its returns, and warnings about valid but harmful data."""
+"""What a dataset holds: a summary, and warnings about valid but harmful data."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.entries import format_entries
 from decision_rnn.data.logs import SHOWN, listed
 from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
@@ -32,32 +32,38 @@ COPIED = 0.98
 
 
 def format_info(dataset: Dataset) -> str:
-    """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint."""
+    """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint; and
+    a table of the entries."""
     spec, store, s = dataset.spec, dataset.store, dataset.store.statistics
     faults = list[str]()
-    try:
-        check_environment(store.environment_id, spec.requirements, spec.environment_settings)
-    except InputError as error:
-        faults.append(str(error))
+    if store.environment_id:
+        try:
+            check_environment(store.environment_id, spec.requirements, spec.environment_settings)
+        except InputError as error:
+            faults.append(str(error))
     terminated, truncated = store.terminated, store.truncated
     ends = {"terminated": terminated, "truncated": truncated, "both": terminated & truncated}
     ends["partial (neither)"] = ~(terminated | truncated)
-    mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
     digits = ".1f" if np.abs(store.episode_returns).max() >= 10 else ".4g"  # rewards may be in any unit
     returns = (format(s[f"return_{key}"], digits) for key in ("mean", "sd", "min", "max"))
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
+    columns = store.source.get("columns", {}).items()
     spaces = {"observation": store.observation_space, "action": store.action_space}
+    scores = []
+    if store.environment_id and not (store.equal_returns and spec.reference_min == s["return_min"]):
+        mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
+        references = f"0 is {spec.reference_min:g}, 100 is {spec.reference_max:g}"
+        scores = [("score", f"{mean:.1f}, {low:.1f} to {high:.1f} ({references})"), ("scale", spec.score_meaning)]
+        scores.append(("compare", spec.comparable))
     rows = [
         ("environment", f"{store.environment_id or 'none'}: {sizes}"),
         *((kind, " ".join(str(s).split())) for kind, s in spaces.items() if not Layout.of_space(s, kind).flat),
-        *((kind, ", ".join(names)) for kind, names in store.source.get("columns", {}).items()),
+        *((kind, ", ".join(names)) for kind, names in columns if not store.entry_names(kind)),
         ("steps", f"{store.steps:,}"),
         ("episodes", f"{len(store):,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
         ("ends", ", ".join(f"{flags.sum()} {end}" for end, flags in ends.items())),
         ("return", "{} ± {}, {} to {}".format(*returns)),
-        ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
-        ("scale", spec.score_meaning),
-        ("compare", spec.comparable),
+        *scores,
         *(("evaluate", fault) for fault in faults),
         *(("warning", warning) for warning in (*warn_of_observations(store), *warn_of_returns(store))),
         *describe_copies(store),
@@ -65,7 +71,7 @@ def format_info(dataset: Dataset) -> str:
         ("store", str(store.path)),
         *(("note", note) for note in store.source.get("notes", [])),
     ]
-    return "\n".join([spec.name, *(f"  {key:<12} {value}" for key, value in rows)])
+    return "\n".join([spec.name, *(f"  {key:<12} {value}" for key, value in rows), format_entries(store)])
 
 
 def format_size(dataset: Dataset) -> str:
@@ -73,26 +79,6 @@ def format_size(dataset: Dataset) -> str:
     store = dataset.store
     size, returns = f"{counted(len(store), 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
     return f"{dataset.name}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}"
-
-
-def plot_returns(dataset: Dataset, path: Path) -> None:
-    """Plot a dataset into a PNG file: a histogram of its episodes' returns, and return over length."""
-    from matplotlib.figure import Figure  # heavy
-
-    returns, lengths = dataset.store.episode_returns, dataset.store.episode_lengths
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.hist(returns, bins=50, color="C0")
-    left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.4g}")
-    left.set(xlabel="return of an episode", ylabel="episodes")
-    left.legend(frameon=False, fontsize=8)
-    right.plot(lengths, returns, ".", markersize=2, alpha=0.4, color="C0")
-    right.set(xlabel="length in steps", ylabel="return")
-    for panel in (left, right):
-        panel.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{dataset.name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
 
 
 def warn_of_observations(store: EpisodeStore, visible: np.ndarray | None = None) -> Iterator[str]:

@@ -111,6 +111,7 @@ class _Table:
     Attributes:
         keys: By role, its columns.
         complete: Whether missing numbers are errors.
+        features: By column, the names of its entries, as LeRobot's metadata list them.
         files: (N,), the index of the log that a row is from.
         times: (N,), the rank of a row's time.
     """
@@ -123,6 +124,7 @@ class _Table:
             if self.label.endswith(".parquet"):
                 import pyarrow  # noqa: F401 - pandas needs it
         self.pandas, self.remarks, self.complete = pandas, remarks, options.missing == "error"
+        self.features: dict[str, list[str]] = {}
         frames = [self._frame(log, options) for log in logs]
         self.files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
         self.frame = pandas.concat(frames, ignore_index=True)
@@ -170,6 +172,7 @@ class _Table:
                 frames.append(self.pandas.read_parquet(file, columns=[name for name in schema if schema[name]]))
         videos = {path.name for path in folder.glob("videos/**/*") if path.is_dir() and "chunk-" not in path.name}
         videos |= {key for key, each in info.get("features", {}).items() if each.get("dtype") in ("video", "image")}
+        self.features |= {key: _listed_names(each.get("names")) for key, each in info.get("features", {}).items()}
         self.remarks.name("images", sorted(videos | {name for name in columns if not columns[name]}))
         frame = self.pandas.concat(frames, ignore_index=True)
         splits = {name: range(*map(int, text.split(":"))) for name, text in info.get("splits", {}).items()}
@@ -215,10 +218,15 @@ class _Table:
         columns = {name: self.numbers(name) for name in self.keys[role]}
         with np.errstate(over="ignore"):
             values = np.concatenate(list(columns.values()), axis=1).astype(np.float32)
-        widths = {name: numbers.shape[1] for name, numbers in columns.items()}
-        return values, [
-            f"{name}[{index}]" if width > 1 else name for name, width in widths.items() for index in range(width)
-        ]
+        entries = {name: self.features.get(name, []) for name in columns}
+        for name, numbers in columns.items():
+            width = numbers.shape[1]
+            if not len(set(entries[name])) == len(entries[name]) == width:
+                entries[name] = [f"{name}[{index}]" for index in range(width)] if width > 1 else [name]
+        names = list(chain.from_iterable(entries.values()))
+        if len(set(names)) < len(names):  # such as the positions and the velocities of the same joints
+            names = [f"{name}.{entry}" for name, each in entries.items() for entry in each]
+        return values, names
 
     def flags(self, name: str) -> np.ndarray:
         """A column of true and false or 1 and 0, (N,) bool; empty is false."""
@@ -254,6 +262,15 @@ class _Table:
             f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row {row}. Name the "
             f"column that identifies episodes{', or leave out --join' * bool(self.files[-1])}."
         )
+
+
+def _listed_names(names: Any) -> list[str]:
+    """The names in LeRobot's metadata: a list, a dictionary of lists such as `{"motors": [...]}`, or one of indices."""
+    if isinstance(names, dict) and any(isinstance(each, dict | list) for each in names.values()):
+        names = list(names.values())
+    if isinstance(names, dict | list):
+        return list(chain.from_iterable(map(_listed_names, names)))
+    return [names] if isinstance(names, str) else []
 
 
 def _truth(column: Any) -> Any:

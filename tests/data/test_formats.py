@@ -265,6 +265,35 @@ def test_lerobot_folder_there_and_back(version: int, meta: bool, whole: list[Epi
     np.testing.assert_array_equal(state.observations, store.observations[:, :3])
     if meta:
         assert imported(folder, "local/test", split="test").episode_lengths.tolist() == [14, 15]
+        assert len(imported(folder, "local/train", split="train")) == 10
+
+
+@pytest.mark.parametrize(
+    ("position", "speed", "names"),
+    [
+        (["hip", "knee"], ["hip", "knee"], ["state.hip", "state.knee", "speed.hip", "speed.knee"]),
+        ({"motors": ["hip", "knee"]}, {"left": ["a"], "right": ["b"]}, ["hip", "knee", "a", "b"]),
+        ([["hip", "knee"]], {"a": 0, "b": 1}, ["hip", "knee", "a", "b"]),
+        (None, ["only one"], ["state[0]", "state[1]", "speed[0]", "speed[1]"]),
+        (["same", "same"], ["a", "b"], ["state[0]", "state[1]", "a", "b"]),
+    ],
+)
+def test_names_of_lerobots_features_are_entry_names(
+    position: Any, speed: Any, names: list[str], tmp_path: Path
+) -> None:
+    rows = [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
+    frame = {"observation.state": rows, "observation.speed": rows, "action": rows}
+    frame |= {"episode_index": [0, 0, 1], "frame_index": [0, 1, 0]}
+    (tmp_path / "data").mkdir()
+    pandas.DataFrame(frame).to_parquet(tmp_path / "data" / "episode_000000.parquet")
+    features = {"observation.state": {"names": position}, "observation.speed": {"names": speed}}
+    features["action"] = {"names": {"motors": ["hip", "knee"]}}
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "info.json").write_text(json.dumps({"features": features}))
+    store = imported(tmp_path)
+    expected = [f"observation.{name}" if name[:5] in ("state", "speed") else name for name in names]
+    assert store.entry_names("observations") == expected
+    assert store.entry_names("actions") == ["hip", "knee"]
 
 
 def test_one_bad_episode_does_not_refuse_the_rest(whole: list[Episode], tmp_path: Path) -> None:

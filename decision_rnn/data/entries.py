@@ -1,0 +1,124 @@
+"""The entries of observations and actions: a table of their values, and a plot of the episodes worth looking at."""
+
+from pathlib import Path
+
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.spaces.utils import flatten_space
+
+from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.writing import CHUNK, moments
+from decision_rnn.environments.layouts import Layout
+
+KINDS = ("observations", "actions")
+ROWS, WIDTH, PANELS = 40, 32, 8
+"""The most rows of a table, of letters in a name, and of entries over time in a plot."""
+FORMATS = {"constant": ".1%", "outside": ".2%"}
+
+
+def entry_statistics(store: EpisodeStore, kind: str) -> dict[str, np.ndarray]:
+    """Statistics of every entry of the `observations` or `actions` over all steps of a dataset, each (entries,).
+
+    `min`, `max`, `mean` and `std`; `constant`, the share of steps at which the value is that of the step before, NaN if
+    no episode has two steps; and `outside`, the share of steps at which it is outside the bounds of its space.
+    """
+    values, resets = getattr(store, kind), store.table[:, store.columns["reset"]] == 1
+    space = flatten_space(store.observation_space if kind == "observations" else store.action_space)
+    low, high = np.array([-np.inf]), np.array([np.inf])
+    if isinstance(space, Box) and space.shape == values.shape[1:]:  # text has entries that are not stored
+        low, high = space.low, space.high
+    constant, outside = np.zeros((2, values.shape[1]))
+    for first in range(0, store.steps, CHUNK):
+        rows = values[first : first + CHUNK + 1]  # with the first one of the next chunk, to compare
+        constant += ((rows[1:] == rows[:-1]) & ~resets[first + 1 : first + len(rows)]).sum(0)
+        outside += ((rows[:CHUNK] < low) | (rows[:CHUNK] > high)).sum(0)
+    mean, std = moments(values[first : first + CHUNK] for first in range(0, store.steps, CHUNK))
+    shares = {"constant": constant / (store.steps - len(store) or np.nan), "outside": outside / store.steps}
+    return {"min": values.min(0), "max": values.max(0), "mean": mean, "std": std, **shares}
+
+
+def format_entries(store: EpisodeStore) -> str:
+    """A table with a row for every entry, at most `ROWS`: half of them of each kind, if it has so many."""
+    lines = list[str]()
+    for kind, others in zip(KINDS, (store.action_dim, store.observation_dim), strict=True):
+        statistics, names = entry_statistics(store, kind), _names(store, kind)
+        if not statistics["outside"].any():
+            del statistics["outside"]
+        count = max(ROWS // 2, ROWS - others)
+        width = min(WIDTH, max(map(len, (KINDS[0], *names[:count]))))
+        lines += ["", f"  {kind:<{width + 4}}" + "".join(f"{key:>11}" for key in statistics)]
+        for entry, name in enumerate(names[:count]):
+            cells = [f"{each[entry]:{FORMATS.get(key, '.4g')}}" for key, each in statistics.items()]
+            lines.append(f"  {entry:>3} {name[:width]:<{width}}" + "".join(f"{cell:>11}" for cell in cells))
+        if len(names) > count:
+            lines.append(f"      and {len(names) - count} more")
+    return "\n".join(lines)
+
+
+def plot_dataset(dataset: Dataset, path: Path) -> None:
+    """Plot a dataset into a PNG file: its returns, unless all are equal, and entries over the steps of a few episodes.
+
+    The episodes are the most extreme one, in which an entry is farthest from its mean in standard deviations, and those
+    of the lowest and the highest return; or if all are equal the one in which that distance is the median. The entries
+    are those that are farthest from their means in these episodes.
+    """
+    from matplotlib.figure import Figure  # heavy
+
+    store, returns = dataset.store, dataset.store.episode_returns
+    values = np.concatenate([store.observations, store.actions], axis=1)
+    names = [name or f"{kind[:-1]} {entry}" for kind in KINDS for entry, name in enumerate(_names(store, kind))]
+    mean, std = moments([values])
+    lowest, highest = (extreme.reduceat(values, store.offsets[:-1]) for extreme in (np.minimum, np.maximum))
+    choices = np.concatenate([_layout(store, kind).categorical for kind in KINDS])  # a rare choice is not extreme
+    distances = np.maximum(mean - lowest, highest - mean) / np.where((std > 0) & ~choices, std, np.inf)
+    reach = distances.max(axis=1)
+    order = np.argsort(reach if store.equal_returns else returns, kind="stable")
+    low, middle, high = order[[0, (len(order) - 1) // 2, -1]]
+    titles = {low: f"lowest return, {returns[low]:.4g}", high: f"highest return, {returns[high]:.4g}"}
+    if store.equal_returns:
+        titles = {middle: "typical"}
+    extreme = int(reach.argmax())
+    farthest = f"{names[distances[extreme].argmax()]}, {reach[extreme]:.3g} sd from its mean"
+    titles[extreme] = "\n".join(filter(None, [titles.get(extreme), f"most extreme: {farthest}"]))
+    entries = np.sort(np.argsort(-distances[list(titles)].max(0), kind="stable")[:PANELS])
+    heights = [2.8] * (not store.equal_returns) + [len(entries) + 0.5]
+    figure = Figure(figsize=(4 + 3 * len(titles), sum(heights) + 0.3), layout="constrained")
+    *above, below = figure.subfigures(len(heights), height_ratios=heights, squeeze=False).flat
+    for part in above:
+        left, right = part.subplots(1, 2)
+        left.hist(returns, bins=50, color="C0")
+        left.axvline(
+            float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.4g}"
+        )
+        left.set(xlabel="return of an episode", ylabel="episodes")
+        left.legend(frameon=False, fontsize=8)
+        right.plot(store.episode_lengths, returns, ".", markersize=3, alpha=0.5, color="C0")
+        right.set(xlabel="length in steps", ylabel="return")
+    panels = below.subplots(len(entries), len(titles), sharex="col", sharey="row", squeeze=False)
+    for column, (episode, title) in zip(panels.T, titles.items(), strict=True):
+        steps = values[store.offsets[episode] : store.offsets[episode + 1], entries].T
+        for panel, entry, series in zip(column, entries, steps, strict=True):
+            panel.axhspan(mean[entry] - 2 * std[entry], mean[entry] + 2 * std[entry], color="0.93")
+            panel.plot(series, color="C0" if entry < store.observation_dim else "C1", linewidth=1)
+        column[0].set_title(f"episode {episode}: {title}", fontsize=9)
+        column[-1].set_xlabel("step")
+    for panel, entry in zip(panels[:, 0], entries, strict=True):
+        panel.set_ylabel(names[entry][:WIDTH], rotation=0, ha="right", va="center", fontsize=8)
+    for panel in figure.get_axes():
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.tick_params(labelsize=8)
+    figure.suptitle(f"{dataset.name}: {len(store):,} episodes, {store.steps:,} steps", fontsize=11)
+    below.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def _layout(store: EpisodeStore, kind: str) -> Layout:
+    return Layout.of_space(store.observation_space if kind == KINDS[0] else store.action_space, kind)
+
+
+def _names(store: EpisodeStore, kind: str) -> list[str]:
+    """The names of all entries, empty if there are none."""
+    layout = _layout(store, kind)
+    return store.entry_names(kind) or layout.names or [""] * layout.size
