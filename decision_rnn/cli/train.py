@@ -11,7 +11,7 @@ from decision_rnn.utils.parsing import PositiveInt
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("dataset", nargs="?", help="the dataset's name, such as standin/hopper-medium")
-    parser.add_settings(train, "output", "resume")
+    parser.add_settings(train, "output", "resume", "overwrite")
     text = "processes that play episodes (default: one per core)"
     parser.add_argument("--processes", type=parse_as(PositiveInt), help=text)
 

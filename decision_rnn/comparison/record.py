@@ -89,6 +89,10 @@ class Trial(Measurements):
     loss: tuple[tuple[int, float], ...]
     held_out_loss: float | None = None
 
+    def __repr__(self) -> str:
+        scores = [f"{target.name} scores {target.score_mean:.1f}" for target in self.targets]
+        return f"Trial({self.run!r}, step {self.step}, {', '.join(scores) or f'held-out loss {self.held_out_loss}'})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:

@@ -16,7 +16,7 @@ from decision_rnn.comparison import summary, tables
 from decision_rnn.comparison.record import Record
 from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.files import check_destination, new_file, write_atomically
-from decision_rnn.utils.messages import warn
+from decision_rnn.utils.messages import counted, warn
 from decision_rnn.utils.parsing import read_json, to_json
 
 
@@ -64,6 +64,13 @@ class Comparison(Record):
 
     def __str__(self) -> str:
         return tables.render("comparison.md", self)
+
+    def __repr__(self) -> str:
+        lines = [f"Comparison({counted(len(self.trials), 'run')}, {len(self.failed)} failed; print it for all tables)"]
+        for section in tables.sections(self):
+            lines.append(f"{section.title}: {section.finding}")
+            lines += [f"  {name}: {cell}" for table in section.tables[:1] for name, cell, *_ in table.rows]
+        return "\n".join(lines)
 
 
 def read_comparison(path: Path | str) -> Comparison:

@@ -54,7 +54,7 @@ SCORES = ("target_return", "in_range", "return_mean", "return_sd", "score_mean",
 
 def export_onnx(
     trained: TrainedAgent,
-    path: Path,
+    path: Path | str,
     target_return: float | None = None,
     results: Sequence[Result] = (),
     weights: Literal["float32", "int8"] = "float32",
@@ -78,6 +78,7 @@ def export_onnx(
         InputError: If the packages of the extra `onnx` are not installed, `target_return` is given for an agent trained
             by cloning, or the agent contains something that ONNX cannot express or acts differently in ONNX.
     """
+    path = Path(path)
     with importing("export", "onnx"):
         import onnxscript  # noqa: F401
 

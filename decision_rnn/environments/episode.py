@@ -35,6 +35,10 @@ class Episode:
     truncated: bool
     seed: int | None = None
 
+    def __repr__(self) -> str:
+        end = "terminated" if self.terminated else "truncated" if self.truncated else "partial"
+        return f"Episode({counted(len(self.rewards), 'step')}, return {np.sum(self.rewards):.6g}, {end})"
+
 
 def is_finite(values: np.ndarray) -> np.ndarray:
     """Whether each number is finite in float32, in which it is stored: bool, of the shape of `values`."""

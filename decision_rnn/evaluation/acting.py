@@ -7,7 +7,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Never, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,6 +85,14 @@ class ActingLoop(ABC, Generic[State]):
         self._limits: np.ndarray | None = None
         if warn_outside is not None:  # not of choices: rare ones are many standard deviations from their mean
             self._limits = np.where(self.observation_layout.categorical, np.inf, warn_outside)
+
+    def __repr__(self) -> str:
+        sizes = f"observation {self.observation_layout.size}, action {self.action_layout.size}"
+        return f"{type(self).__name__}({sizes}, target_return {self._target_return.tolist()}, num_envs {self.num_envs})"
+
+    @property
+    def predict(self) -> Never:
+        raise AttributeError("there is no predict: call act(observation, reward)")
 
     @abstractmethod
     def initial_state(self, environments: int) -> State:

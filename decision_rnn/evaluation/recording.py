@@ -38,6 +38,7 @@ def record(
     progress: bool = True,
     plugins: Sequence[str] = (),
     append: bool = False,
+    overwrite: bool = False,
     max_episode_steps: int | None = None,
 ) -> Dataset:
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
@@ -63,6 +64,7 @@ def record(
         plugins: Modules to import first.
         append: If the dataset exists, add the episodes to it; their seeds go on from `seed` plus the number of
             episodes that it has.
+        overwrite: If the dataset exists, replace it once the episodes are played.
         max_episode_steps: The largest number of steps of an episode, which is then cut: truncated. If left out, the
             environment's own limit, or 10,000 if it has none.
 
@@ -114,6 +116,7 @@ def record(
             None if spec is None else spec.id,
             environment_settings=settings,
             append=append,
+            overwrite=overwrite,
             observation_space=environment.observation_space,
             action_space=environment.action_space,
         )

@@ -76,7 +76,7 @@ class MetricResult:
 
     mean: float
     sd: float
-    values: tuple[float, ...]
+    values: tuple[float, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class TargetResult:
     score_mean: float
     score_sd: float
     length_mean: float
-    returns: tuple[float, ...]
+    returns: tuple[float, ...] = field(repr=False)
     initial_return_to_go: float | None = None
     limited: float | None = None
     task_scores: tuple[float, ...] = ()
@@ -226,6 +226,8 @@ class Result(Measurements):
         held_out = str(self.held_out or "")
         lines = [title, *table, scale, *notes, data.comparable, *data.notes, *self.remarks, held_out]
         return "\n".join(filter(None, lines))
+
+    __repr__ = __str__  # as a notebook shows it
 
 
 def describe_acting(settings: EvaluationConfig | Protocol) -> str:

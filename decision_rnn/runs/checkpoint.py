@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Never
 
 import safetensors.torch
 import torch
@@ -49,6 +49,13 @@ class TrainedAgent:
     provenance: DatasetSpec
     step: int
     seconds: float
+
+    def __repr__(self) -> str:
+        return f"TrainedAgent({self.config.backbone.name} on {self.config.dataset}, step {self.step})"
+
+    @property
+    def predict(self) -> Never:
+        raise AttributeError("there is no predict: make an actor, run.actor(), and call actor(observation, reward)")
 
     @property
     def parameters(self) -> int:

@@ -95,13 +95,21 @@ def write_config(config: RunConfig, folder: Path, name: str = "config.yaml") -> 
         write_atomically(folder / name, yaml.safe_dump(to_dict(config), sort_keys=False).encode())
 
 
-def check_new_run(run: Path) -> None:
-    """InputError if the folder holds a run already."""
-    if (run / "config.yaml").exists():
+def check_new_run(run: Path, overwrite: bool = False) -> None:
+    """InputError if the folder holds a run already, which is not to be overwritten."""
+    if (run / "config.yaml").exists() and not overwrite:
         raise InputError(
-            f"{run} already holds a run. Resume it with --resume (resume=True in Python), or choose another --output, "
-            f"such as {typed(f'{run}-2')}."
+            f"{run} already holds a run. Resume it with --resume (resume=True in Python), replace it with --overwrite "
+            f"(overwrite=True), or choose another --output, such as {typed(f'{run}-2')}."
         )
+
+
+def remove_run(run: Path) -> None:
+    """Remove what a run's folder holds, except for locks, and its configuration last; nothing if it holds no run."""
+    paths = run.glob("[!.]*") if (run / "config.yaml").exists() else ()
+    with writing(run):
+        for path in sorted(paths, key=lambda path: path.name == "config.yaml"):
+            path.unlink() if path.is_symlink() or path.is_file() else remove_directory(path)
 
 
 def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:

@@ -27,6 +27,7 @@ from decision_rnn.runs.folder import (
     checkpoints_of,
     final_step,
     last_checkpoint,
+    remove_run,
     write_config,
 )
 from decision_rnn.runs.loggers import find_logger
@@ -43,13 +44,15 @@ SEED_STRIDE = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""
 
 
-def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> TrainingLoop:
+def prepare_run(
+    config: RunConfig, dataset: Dataset, folder: Path, resume: bool = False, overwrite: bool = False
+) -> TrainingLoop:
     """Prepare a run in its folder, from its first step or, if `resume`, its last checkpoint, and print a description.
 
     Raises:
         InputError: If the run cannot be trained on the dataset or evaluated here, or the folder holds another one.
     """
-    config, store = check_run(config, dataset, folder, resume), dataset.store
+    config, store = check_run(config, dataset, folder, resume, overwrite), dataset.store
     episodes = select_episodes(config, store)
     saved = load_agent(folder) if resume and checkpoints_of(folder) else None
     initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
@@ -89,12 +92,14 @@ def prepare_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool)
         tell(line)
     warn_of_run(config, spec, episodes, held_out)
     if rank() == 0:
+        if overwrite:
+            remove_run(folder)
         write_config(config, folder)  # after all checks: a folder that holds a run accepts no other run
     log = MetricsLog(folder, config, trainer.steps, 0.0 if saved is None else saved.seconds)
     return TrainingLoop(folder, config, spec, trainer, stream, validation, log, means)
 
 
-def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
+def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, overwrite: bool) -> RunConfig:
     """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
     evaluation, batch_size = config.evaluation, config.training.batch_size
     if batch_size % world_size():
@@ -113,7 +118,7 @@ def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -
     if resume:
         return check_resumed_run(config, folder)
     if rank() == 0:
-        check_new_run(folder)
+        check_new_run(folder, overwrite)
     return config
 
 

@@ -88,6 +88,8 @@ class Run:
         """The agent for your own loop: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
 
+    predict = TrainedAgent.predict
+
     def __repr__(self) -> str:
         folder = str(path_from_here(self.folder))
         try:

@@ -33,6 +33,7 @@ def train(
     callback: Callback | None = None,
     progress: bool = True,
     resume: bool = False,
+    overwrite: bool = False,
     init_from: Run | str | Path | None = None,
     environment_id: str | None = None,
     plugins: Sequence[str] = (),
@@ -60,6 +61,8 @@ def train(
             printed.
         resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped. Whatever is
             left out, the data included, is as the run has it: `train(resume=True, output=folder)` suffices.
+        overwrite: If `output` holds a run, replace everything in that folder once the new run has been checked, such as
+            when a notebook's cell runs again.
         init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
             first acts as it did before; references, target returns and the limit of the return-to-go are of the
@@ -105,7 +108,7 @@ def train(
     options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": initial}
     options = {name: value for name, value in options.items() if value is not None}
     keys = flatten(run_keys(config | options, steps))
-    run = train_keys(keys, "options of train", data, output, resume, callback, progress, environment_id)
+    run = train_keys(keys, "options of train", data, output, resume, overwrite, callback, progress, environment_id)
     if progress and rank() == 0 and not run.config.evaluation.episodes:
         tell(summarise(run))
     return run
@@ -117,11 +120,14 @@ def train_keys(
     data: Any = None,
     output: Path | str | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     callback: Callback | None = None,
     progress: bool = True,
     environment_id: str | None = None,
 ) -> Run:
     """`train` with dotted keys of a run, whose errors name their `source`."""
+    if resume and overwrite:
+        raise InputError("expected resume or overwrite, not both")
     folder = None if output is None else Path(output)
     with process_group(), quiet(not progress or rank() > 0), ExitStack() as stack:
         if isinstance(data, RunConfig):
@@ -135,7 +141,7 @@ def train_keys(
             keys = with_architecture(keys if data is None else {"dataset": "", **keys})
         run_config = from_dict(keys, source)
         if folder is not None and rank() == 0:
-            config_file(folder) if resume else check_new_run(folder)
+            config_file(folder) if resume else check_new_run(folder, overwrite)
         # The data are opened, and made if they are missing, only now that all keys have been checked.
         data = run_config.dataset if data is None else data
         with first_process_first():
@@ -147,7 +153,7 @@ def train_keys(
         folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
-        return Run(folder, prepare_run(run_config, dataset, folder, resume).run(callback))
+        return Run(folder, prepare_run(run_config, dataset, folder, resume, overwrite).run(callback))
 
 
 def is_cloned(keys: Mapping[str, Any], store: EpisodeStore) -> bool:

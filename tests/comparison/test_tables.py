@@ -102,6 +102,7 @@ def test_failed_runs_mark_the_mean_and_take_its_interval_and_test() -> None:
     assert any("LRU, seed 2" in note for note in section_of(comparison).notes)
     nothing = of_scores({"mingru": FIVE, "lru": LOW}, failed=[("lru", seed) for seed in range(5)])
     assert column(nothing, MAIN)["LRU"] == "5 of 5 failed"
+    assert repr(nothing).splitlines()[-1] == "  LRU: 5 of 5 failed"
     row = rows_of(nothing)["lru"]
     assert (row["seeds"], row["failed"], row["difference"]) == (0, 5, None)
     assert np.isnan(row["score"])  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from swing import CAR
 
-from decision_rnn import InputError, Run
+from decision_rnn import Episode, InputError, Run
 
 SEED = 7
 STEPS = 40
@@ -59,6 +59,19 @@ def actions_alone(run: Run, row: int, **options: Any) -> np.ndarray:
             observation, _ = env.reset()
             reward = 1e6  # must be ignored at the first step of an episode
     return np.stack(actions)
+
+
+def test_notebook_shows_objects_in_short_and_names_act_for_predict(run: Run) -> None:
+    result, actor = run.evaluate(60.0, episodes=1, progress=False), run.actor(60.0)
+    episode = Episode(np.zeros((4, 2)), np.ones((3, 1)), np.full(3, 0.5), False, True)
+    assert repr(result) == str(result)
+    assert repr(episode) == "Episode(3 steps, return 1.5, truncated)"
+    assert "target_return 60.0" in repr(actor)
+    assert "mingru" in repr(run.agent)
+    assert max(map(len, map(repr, (run.agent, actor, episode, run, *result.targets)))) < 300
+    for each in (run, run.agent, actor):
+        with pytest.raises(AttributeError, match=r"act(or)?\(observation, reward\)"):
+            each.predict(np.zeros(2))
 
 
 @protocols

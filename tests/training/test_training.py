@@ -20,7 +20,7 @@ from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.folder import last_checkpoint
+from decision_rnn.runs.folder import checkpoints_of, last_checkpoint
 from decision_rnn.training.loop import TrainingLoop
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run
@@ -160,6 +160,26 @@ def test_run_is_not_overwritten_or_resumed_with_other_options(tmp_path: Path) ->
     # Evaluation options may change.
     train(configure("--evaluation.episodes", "3"), output=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
+
+
+def test_overwritten_run_leaves_nothing_of_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    train(configure("--training.steps", "8"), output=folder)
+    (folder / "results").mkdir()
+    for options in ({"resume": True}, {"steps": 4, "training": {"warmup_steps": 9}}):
+        with pytest.raises(InputError, match=r"resume|warmup_steps"):
+            train(configure(), output=folder, overwrite=True, **options)
+    assert last_checkpoint(folder).name == "8"
+    shorter = train(configure("--training.steps", "4", "--seed", "1"), output=folder, overwrite=True)
+    fresh = train(configure("--training.steps", "4", "--seed", "1"), output=tmp_path / "fresh")
+    assert weights(folder) == weights(tmp_path / "fresh")
+    assert "8" not in [checkpoint.name for checkpoint in checkpoints_of(folder)]
+    assert shorter.metrics["step"].tolist() == fresh.metrics["step"].tolist()
+    assert not (folder / "results").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").touch()
+    train(configure(), output=tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "notes").exists()  # the folder held no run
 
 
 def test_refused_target_leaves_the_folder_free(tmp_path: Path) -> None:
