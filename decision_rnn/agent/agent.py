@@ -105,7 +105,7 @@ class DecisionAgent(PolicyNetwork):
         run = partial(self.run_backbone, reset=reset, state=state)
         value, hidden, state = self.hidden_states(run, value, observation, previous_action, timestep)
         action = self.objective.sample(hidden) if sample else self.objective.action(hidden)
-        return self.action_scale(action), state, value
+        return self.actions(action, previous_action, timestep), state, value
 
     def initial_state(self, target: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target of each episode, (batch,)."""
@@ -136,7 +136,7 @@ class DecisionAgent(PolicyNetwork):
             action = self.objective.sample(hidden)
         else:
             action, plan = self.objective.step(hidden, state.timestep, plan)
-        action = self.action_scale(action)
+        action = self.actions(action, state.previous_action, state.timestep)
         return action, ActingState(condition, action, state.timestep + 1, memory, plan), value
 
     def hidden_states(
@@ -174,8 +174,7 @@ def check_objective(agent: DecisionAgent, batch: Batch, name: str) -> None:
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         run, value = partial(agent.run_backbone, reset=batch.reset, state=None), agent.condition.from_batch(batch)
         _, hidden, _ = agent.hidden_states(run, value, batch.observation, batch.previous_action, batch.timestep)
-        scaled = batch._replace(action=agent.action_scale.normalise(batch.action))
-        loss, metrics = agent.objective.loss(hidden, scaled)
+        loss, metrics = agent.objective.loss(hidden, agent.with_targets(batch))
         with torch.inference_mode():
             action = agent.eval().objective.action(hidden)
     rules = {

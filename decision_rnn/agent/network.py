@@ -37,6 +37,9 @@ class AgentConfig:
         previous_action: Whether the agent reads its previous action, as the Decision Transformer does. Where
             observations contain the full state, it can mislead: consecutive actions are similar (Wen et al., "Fighting
             Copycat Agents in Behavioral Cloning from Observation Histories" (2020)).
+        delta_actions: Whether the agent learns changes to its previous action, which are added to it when it acts, for
+            logs in which consecutive actions are nearly equal. At an episode's first step they are changes to the mean
+            first action of the data. Its own errors add up, so that it should see where the robot is.
         timestep_embedding: Add a learnt embedding of the timestep to the tokens, as the Decision Transformer does.
         conditioning: How the condition enters: as a `token` or a part of one, as in the Decision Transformer, or by
             adaptive layer norm after the backbone (`adaln`, as in DDT, arXiv 2601.15953), whose state then does not
@@ -45,6 +48,7 @@ class AgentConfig:
 
     tokens: Literal["step", "interleaved"] = "step"
     previous_action: bool = False
+    delta_actions: bool = False
     timestep_embedding: bool = False
     conditioning: Literal["token", "adaln"] | None = None
 
@@ -144,6 +148,8 @@ class PolicyNetwork(nn.Module):
     steps of half a percent.
     """
 
+    action_changes: Tensor
+
     def __init__(
         self,
         config: AgentConfig,
@@ -161,6 +167,10 @@ class PolicyNetwork(nn.Module):
         self.action_layout = Layout.of_space(spec.action_space, "actions")
         self.observation_dim, self.action_dim = self.observation_layout.size, self.action_layout.size
         self.action_scale = ActionScale(spec.action_space)
+        changes = torch.zeros(3, self.action_dim) if spec.action_changes is None else spec.action_changes
+        self.register_buffer("action_changes", changes.float() if config.delta_actions else None)
+        if config.delta_actions and self.action_scale.discrete:
+            raise InputError(f"agent.delta_actions needs actions in a Box, not {one_line(spec.action_space)}.")
         self.encoder = Encoder(spec)
         self.condition: Condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
         adaln = condition.needs_adaln or config.conditioning == "adaln"
@@ -194,7 +204,7 @@ class PolicyNetwork(nn.Module):
         with float32:
             tokens = self.embed(value, batch.observation, batch.previous_action, batch.timestep)
         hidden, state = self.run_backbone(tokens, batch.reset, state)
-        batch = batch._replace(action=self.action_scale.normalise(batch.action))
+        batch = self.with_targets(batch)
         modulated = self.modulate(value, hidden)
         with float32:
             loss, metrics = self.objective.loss(modulated.float(), batch)
@@ -203,6 +213,26 @@ class PolicyNetwork(nn.Module):
                 condition_loss, condition_metrics = self.condition.loss(hidden.float(), batch)
                 metrics, total = {**metrics, **condition_metrics}, loss + condition_loss
         return TrainingOutput(total, metrics, state)
+
+    def with_targets(self, batch: Batch) -> Batch:
+        """The batch with actions as the objective predicts them: in a Box scaled to [-1, 1], or changes so scaled."""
+        if self.action_changes is None:
+            return batch._replace(action=self.action_scale.normalise(batch.action))
+        center, radius = self._changes(batch.previous_action, batch.timestep)
+        return batch._replace(action=((batch.action - center) / radius).clamp(-1, 1))
+
+    def actions(self, predicted: Tensor, previous_action: Tensor, timestep: Tensor) -> Tensor:
+        """Actions of the environment from what the objective predicts, all (..., action_dim), at timesteps (...)."""
+        if self.action_changes is None:
+            return self.action_scale(predicted)
+        center, radius = self._changes(previous_action, timestep)
+        return (center + radius * predicted).clamp(self.action_scale.low, self.action_scale.high)
+
+    def _changes(self, previous_action: Tensor, timestep: Tensor) -> tuple[Tensor, Tensor]:
+        """The middle of the actions within reach of the previous one, and the largest change from there."""
+        low, high, first = self.action_changes.unbind()
+        center = torch.where(timestep.unsqueeze(-1) == 0, first, previous_action) + (low + high) / 2
+        return center, torch.where(low < high, (high - low) / 2, 1.0)
 
     def run_backbone(self, tokens: list[Tensor], reset: Tensor, state: State | None) -> tuple[Tensor, State]:
         """The hidden state after every step's last token, (batch, time, width), and the backbone's state after them."""

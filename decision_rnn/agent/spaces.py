@@ -23,6 +23,8 @@ class AgentSpec:
         rtg_limit: (timesteps,), the largest return-to-go of the acting agent at each timestep, with the last value for
             all later timesteps; of length 1 if it does not depend on the timestep. None for no limit.
         training_rtg_limit: (timesteps,), the same for returns-to-go in training. It is not stored with the agent.
+        action_changes: (3, action_dim), the smallest and the largest change of actions from one step to the next, and
+            the mean first action of an episode; None without `agent.delta_actions`.
         width: Channels of the hidden states that an objective reads; set by the agent.
     """
 
@@ -34,6 +36,7 @@ class AgentSpec:
     return_scale: float = 1.0
     rtg_limit: Tensor | None = None
     training_rtg_limit: Tensor | None = None
+    action_changes: Tensor | None = None
     width: int = 0
 
 

@@ -120,9 +120,9 @@ def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
         )
 
 
-def describe_copies(store: EpisodeStore) -> Iterator[tuple[str, str]]:
+def describe_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator[tuple[str, str]]:
     """Sentences, each after `warning` or `note`, on observation entries that equal an action of the same step or of the
-    step before, and on actions that hardly differ from the previous ones."""
+    step before, and, unless `delta_actions` are learnt, on actions that hardly differ from the previous ones."""
     table = store.table[:: max(1, store.steps // SAMPLE)]
     table = table[table[:, store.columns["reset"].start] == 0].astype(np.float64)
     observations, actions, previous = (table[:, store.columns[k]] for k in ("observation", "action", "previous_action"))
@@ -142,11 +142,12 @@ def describe_copies(store: EpisodeStore) -> Iterator[tuple[str, str]]:
     if pairs["note"]:
         yield "note", f"observation entry {listed(pairs['note'])}, of the step before"
     explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / spread[varied]) if varied else 0.0
-    if explained > COPIED:
+    if explained > COPIED and not delta_actions:
         yield (
             "warning",
             f"repeating the previous action explains {explained:.1%} of the actions' variance: the log is faster than "
-            "its decisions, and a low loss means little. `data import --every n` keeps every n-th step",
+            "its decisions, and a low loss means little. `data import --every n` keeps every n-th step; "
+            "--agent.delta_actions true learns changes",
         )
 
 

@@ -236,6 +236,7 @@ def make_agent(
         observations,
         observation_index=None if index is None else visible,
         return_scale=return_scale,
+        action_changes=torch.from_numpy(episodes.action_changes()) if config.agent.delta_actions else None,
     )
     condition = config.condition
     if isinstance(condition, ReturnToGoConfig) and condition.limited:

@@ -85,7 +85,7 @@ def warn_of_run(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore, va
         warn(f"warning: {warning}")
     for warning in () if validated is None else warn_of_shift(episodes, validated):
         warn(f"warning: {config.validation}: {warning}")
-    for kind, sentence in describe_copies(episodes):
+    for kind, sentence in describe_copies(episodes, config.agent.delta_actions):
         warn(f"{kind}: {sentence}")
     if reach := describe_reach(targets, episodes.episode_returns):
         tell(reach)

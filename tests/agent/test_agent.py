@@ -80,6 +80,7 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
     [
         *((backbone, *layout) for layout in LAYOUTS for backbone in registered_names()),
         *((backbone, AgentConfig(conditioning="adaln"), None) for backbone in ("mingru", "conv")),
+        ("mingru", AgentConfig(delta_actions=True, previous_action=True), None),
         ("mingru", AgentConfig(tokens="interleaved", previous_action=True), TimeToGoalConfig(time_quantile=0.1)),
     ],
     ids=str,
