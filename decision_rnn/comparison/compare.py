@@ -49,7 +49,7 @@ def compare(
 
     Runs are made in separate processes: whatever a notebook registers, such as a backbone or an environment, must be in
     a module named in `plugins`. If interrupted and called again, it continues without repeating finished runs. Where
-    data have no environment, `validation="local/held-out"` names episodes on which losses are compared.
+    data have no environment, `validation="local/held-out"` names episodes whose actions the agents predict.
 
     Args:
         datasets: A dataset as `train` takes it, episodes in memory included, or a list of datasets.

@@ -72,7 +72,7 @@ def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
     if dataset is not None:
         measure = measures(record, dataset)[0]
         seeds, means = measure.values, {label: measure.summary(label) for label in measure.values}
-        what = f"{measure.title} (lower is better)" if dataset.held_out else f"normalised score, {measure.title}"
+        what = f"normalised score, {measure.title}" if dataset.targets else measure.title
     elif summary := overall(record):
         means, what = summary.aggregates, "normalised score, interquartile mean"
     else:
@@ -91,7 +91,7 @@ def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
                     axes.plot([mean.low, mean.high], [row, row], color=color, linewidth=width, zorder=2)
                 face = PAPER if variant.control else color
                 axes.scatter([mean.value], [row], 42, face, edgecolors=color, linewidths=1.5, zorder=3)
-        if dataset is not None and dataset.held_out is None:
+        if dataset is not None and dataset.targets:
             axes.axvline(dataset.data.score_mean, color=MUTED, linestyle=":", linewidth=1, zorder=1)
             place = (dataset.data.score_mean, 0), (3, 3), axes.get_xaxis_transform(), "offset points"
             axes.annotate("data", *place, color=MUTED, fontsize=8)

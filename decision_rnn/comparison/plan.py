@@ -16,7 +16,7 @@ from pydantic import Field
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.comparison.executors import Task
-from decision_rnn.comparison.held_out import HeldOutLoss
+from decision_rnn.comparison.held_out import HeldOutErrors
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import CHOICES, RunConfig
@@ -47,7 +47,8 @@ OTHER = "use another --output (output= in Python)"
 class PlannedTrial:
     """One run of a comparison: its variant's label, its configuration, and its folder `run`, relative to `output`.
 
-    `comparable` says what its scores may be compared with, and `held_out_loss` measures its agent if nothing is played.
+    `comparable` says what its scores may be compared with, and `held_out` measures its agent on held-out episodes, if
+    there are any.
     """
 
     variant: str
@@ -56,7 +57,7 @@ class PlannedTrial:
     run: str
     data: DatasetSpec
     comparable: str
-    held_out_loss: HeldOutLoss | None
+    held_out: HeldOutErrors | None
 
     def task(self) -> Task:
         """What an executor needs to train and evaluate the run, with its configuration written to a file."""
@@ -70,9 +71,11 @@ class PlannedTrial:
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
         folder = self.output / self.run
-        measured = self.held_out_loss.measure(folder, self.config) if self.held_out_loss else self._played(folder)
-        if measured is None:
+        measured = self._played(folder) if self.config.evaluation.episodes else {}
+        held_out = None if measured is None or self.held_out is None else self.held_out.measure(folder, self.config)
+        if measured is None or (held_out is None and self.held_out is not None):
             return None
+        measured = {**(held_out or {}), **measured}
         return Trial(
             variant=self.variant,
             dataset=self.data.name,
@@ -130,19 +133,19 @@ class Plan:
         compared = {name: self._compare_on(dataset) for name, dataset in opened.items()}
         trials = []
         for run, (label, name, config) in runs.items():
-            dataset, loss = compared[name]
+            dataset, held_out = compared[name]
             if changed := ", ".join(changes_since(self.output / run, dataset.data)):
                 raise InputError(f"{self.output / run} was trained with another {changed}: {OTHER}, or remove it")
             returns = tuple(each.target_return for each in dataset.targets if each.target_return is not None)
-            played: Any = {"target_returns": returns} if loss is None else {"episodes": 0, "checkpoint_episodes": 0}
+            played: Any = {"target_returns": returns} if dataset.targets else {"episodes": 0, "checkpoint_episodes": 0}
             config = replace(config, evaluation=replace(config.evaluation, **played))
             comparable = summarise_data(opened[name].spec, config).comparable
-            shared: Any = {"output": self.output, "data": dataset.data, "held_out_loss": loss}
+            shared: Any = {"output": self.output, "data": dataset.data, "held_out": held_out}
             trials.append(PlannedTrial(variant=label, config=config, run=run, comparable=comparable, **shared))
         return tuple(dataset for dataset, _ in compared.values()), tuple(trials)
 
-    def _compare_on(self, dataset: Dataset) -> tuple[ComparedDataset, HeldOutLoss | None]:
-        """A dataset with its targets, or, where nothing is played, with the held-out loss that takes their place;
+    def _compare_on(self, dataset: Dataset) -> tuple[ComparedDataset, HeldOutErrors | None]:
+        """A dataset with its targets, none if nothing is played, and what measures agents on held-out episodes, if any;
         InputError if a variant cannot be trained on it."""
         name, store, first = dataset.name, dataset.store, self.variants[0].config
         statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
@@ -160,16 +163,17 @@ class Plan:
         for warning in warn_of_shift(store, open_validation(first, store)) if first.validation else ():
             warn(f"warning: {first.validation}: {warning}")
         data = summarise_data(dataset.spec, first)
+        targets: tuple[Target, ...] = ()
         if first.evaluation.episodes and (first.evaluation.environment_id or data.environment_id):
             evaluation_environment(first.evaluation, dataset.spec)
-            return ComparedDataset(data=data, targets=_targets([each.config for each in self.variants], data)), None
-        if first.validation is None:
+            targets = _targets([each.config for each in self.variants], data)
+        elif first.validation is None:
             raise InputError(
                 f"{name} has no environment to play in, or evaluation.episodes is 0: name held-out episodes with "
-                "--validation (validation= in Python), on which losses are compared"
+                "--validation (validation= in Python), whose actions the agents predict"
             )
-        loss = HeldOutLoss(self.variants, name, store)
-        return ComparedDataset(data=data, targets=(), held_out=loss.record), loss
+        held_out = HeldOutErrors(self.variants, dataset) if first.validation else None
+        return ComparedDataset(data=data, targets=targets, held_out=held_out.record if held_out else None), held_out
 
 
 def check_importable(config: RunConfig, dataset: Dataset) -> None:

@@ -26,19 +26,25 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out episodes, on which agents are compared that play nothing: by the `loss`, or by the `squared_error` of
-    the actions if the objectives differ."""
+    """Held-out episodes whose actions the agents predict.
+
+    Attributes:
+        measure: What 1 - error is, see `HeldOutScore`.
+        steps: (episodes,), the length of every episode.
+        references: The errors, (episodes,), of predictors without a network, by name.
+    """
 
     dataset: str
     fingerprint: str
-    episodes: int
-    steps: int
-    measure: Literal["loss", "squared_error"]
+    measure: Literal["R2", "accuracy"]
+    steps: tuple[int, ...]
+    references: dict[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedDataset:
-    """A dataset of the comparison with its distinct targets, those of the paper first, or with held-out episodes."""
+    """A dataset of the comparison with its distinct targets, those of the paper first, and held-out episodes, if there
+    are any; without targets, nothing is played."""
 
     data: DatasetSpec
     targets: tuple[Target, ...]
@@ -78,7 +84,7 @@ class Trial(Measurements):
         run: Folder of the run, relative to the comparison's.
         checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
         loss: Training steps and the loss at each.
-        held_out_loss: What `HeldOut.measure` names, of the last checkpoint; None if it was played.
+        held_out: (episodes,), the errors of the last checkpoint on held-out episodes; None without these.
     """
 
     variant: str
@@ -87,7 +93,7 @@ class Trial(Measurements):
     run: str
     checkpoints: tuple[CheckpointScores, ...]
     loss: tuple[tuple[int, float], ...]
-    held_out_loss: float | None = None
+    held_out: tuple[float, ...] | None = None
 
     def __repr__(self) -> str:
         scores = [f"{target.name} scores {target.score_mean:.1f}" for target in self.targets]
@@ -110,14 +116,14 @@ class Record:
     """The measurements of a comparison of variants x datasets x seeds.
 
     Attributes:
-        schema: Version of the file format.
+        schema: Version of the file format; 4 has no held-out errors.
         episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
         checkpoint_episodes: Episodes of every checkpoint, per target; 0 if only the last one was evaluated.
         variants: In the order of the command, controls last; the first one is the reference.
         trials: The runs that have a result.
     """
 
-    schema: Literal[4] = 4
+    schema: Literal[4, 5] = 5
     command: str
     seeds: tuple[int, ...]
     episodes: int

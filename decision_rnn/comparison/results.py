@@ -31,8 +31,8 @@ class Comparison(Record):
         `high` are its 95% interval or, with fewer than five seeds or failed runs, the range (`spread`). `difference`
         is from the variant `reference`, with Welch's 95% interval; `p_value` is adjusted over the variants and
         `significant` is whether it is below 5%; these are None where nothing was tested. Every metric has its own
-        columns, such as `success`, `success_low` and `success_high`. Where nothing is played, `held_out_loss` or
-        `held_out_squared_error` take the place of target and score.
+        columns, such as `success`, `success_low` and `success_high`. With held-out episodes there are rows with
+        `held_out_R2` or `held_out_accuracy` in place of target and score, also for references without a network.
         """
         return summary.rows(self)
 

@@ -5,17 +5,20 @@ probability of improvement (Agarwal et al., 2021); p-values are adjusted by Holm
 with a failed run are not tested: a mean over the runs that finished is no estimate of the variant's score.
 """
 
+import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from decision_rnn.comparison.record import ComparedDataset, Record, Target
+from decision_rnn.comparison.record import ComparedDataset, HeldOut, Record, Target, Trial
 from decision_rnn.evaluation import statistics
+from decision_rnn.evaluation.held_out import DECISIVE
 from decision_rnn.evaluation.results import TargetResult
-from decision_rnn.evaluation.statistics import LEVEL, Estimate, summarise_seeds
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
 from decision_rnn.utils.parsing import AUTO, format_target
 
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
@@ -23,7 +26,7 @@ NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
 @dataclass(frozen=True)
 class Measure:
-    """What variants are compared by on one dataset: the score at one target, or the loss on held-out episodes.
+    """What variants are compared by on one dataset: the score at one target, or the one on held-out episodes.
 
     By label of the variant: the value of every finished seed, the number of failed runs, the evaluations behind the
     values, and the episodes per seed of those whose scores are success rates. `digits` is the format of a value.
@@ -54,6 +57,53 @@ class Measure:
         return differences
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeldOutMeasure(Measure):
+    """The score on held-out episodes: `errors` by label, (seeds, episodes), those of `held_out.references` included."""
+
+    held_out: HeldOut
+    errors: dict[str, np.ndarray]
+
+    @classmethod
+    def of_runs(cls, held_out: HeldOut, runs: Mapping[str, Sequence[Trial]], failed: Counter[str]) -> "HeldOutMeasure":
+        """The measure of the runs of every variant."""
+        errors = {label: np.array([run.held_out for run in trials]) for label, trials in runs.items()}
+        values = {label: (1 - np.average(rows, 1, held_out.steps)).tolist() for label, rows in errors.items()}
+        errors |= {name: np.array([row]) for name, row in held_out.references.items()}
+        title = f"held-out {held_out.measure}"
+        return cls(title, None, values, failed, digits=".3f", held_out=held_out, errors=errors)
+
+    def summary(self, label: str) -> Estimate:
+        values = self.values.get(label, ())
+        reference = label in self.held_out.references
+        if reference or (len(values) >= FEWEST_FOR_INTERVAL and not self.failed[label]):
+            estimate = statistics.estimate_score(self.errors[label], self.held_out.steps)
+            if reference or estimate.spread:
+                return estimate
+        return summarise_seeds(values, complete=False)
+
+    def differences(self, reference: str) -> dict[str, Estimate]:
+        differences = {}
+        for label in self.values if reference in self.values else ():
+            difference = statistics.compare_errors(self.errors[label], self.errors[reference], self.held_out.steps)
+            tested = not self.failed[label] and not self.failed[reference]
+            differences[label] = difference if tested else Estimate(difference.value)
+        differences.pop(reference, None)
+        return statistics.adjust_p_values(differences)
+
+    def decisive_episode(self, label: str, reference: str) -> tuple[int, float, float] | None:
+        """The number of the episode that has more than half of the difference of a variant from the reference, its
+        share of it, and the difference on the others; None if there is no such episode."""
+        gains = self.errors[reference].mean(0) - self.errors[label].mean(0)
+        weights = np.array(self.held_out.steps)
+        shares = gains * weights / ((gains * weights).sum() or math.inf)
+        episode = int(shares.argmax())
+        if shares[episode] <= DECISIVE or len(weights) < 2:
+            return None
+        rest = np.arange(len(weights)) != episode
+        return episode, float(shares[episode]), float(np.average(gains[rest], weights=weights[rest]))
+
+
 def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
     """What the variants are compared by on a dataset; the first one is the main one.
 
@@ -61,9 +111,11 @@ def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
     which has no target, stands beside the others at the targets where higher is better.
     """
     runs, failed = record.runs(dataset.data.name), record.failures(dataset.data.name)
+    held_out: list[Measure] = []
     if dataset.held_out is not None:
-        losses = {label: [run.held_out_loss or 0.0 for run in trials] for label, trials in runs.items()}
-        return [Measure(f"held-out {dataset.held_out.measure.replace('_', ' ')}", None, losses, failed, digits=".4g")]
+        held_out.append(HeldOutMeasure.of_runs(dataset.held_out, runs, failed))
+    if not dataset.targets:
+        return held_out
     conditioned = any(run.targets[0].target_return is not None for trials in runs.values() for run in trials)
     targets = dataset.targets if conditioned else (NO_TARGET,)
     first = next((target for target in targets if "paper" in target.roles and not target.in_range), NO_TARGET)
@@ -79,7 +131,7 @@ def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
                 measure.values[label] = [result.score_mean for result in results]
                 measure.results[label] = results
         by_target.append(measure)
-    return by_target
+    return by_target + held_out
 
 
 def describe_target(target: Target) -> str:
@@ -104,7 +156,7 @@ class Overall(NamedTuple):
 def overall(record: Record) -> Overall | None:
     """Scores by the main measure over the datasets that all variants with results share; None below two. There are no
     intervals and tests where runs failed."""
-    played = [dataset for dataset in record.datasets if dataset.held_out is None]
+    played = [dataset for dataset in record.datasets if dataset.targets]
     main = {dataset.data.name: measures(record, dataset)[0].values for dataset in played}
     labels = [label for label in record.names if any(label in values for values in main.values())]
     shared = [name for name, values in main.items() if values.keys() >= {*labels}]
@@ -143,14 +195,16 @@ def rows(record: Record) -> list[dict[str, Any]]:
     for dataset in record.datasets:
         for number, measure in enumerate(measures(record, dataset)):
             differences = measure.differences(reference)
-            for variant in record.variants:
-                label, target = variant.label, measure.target
+            references = [*measure.held_out.references] if isinstance(measure, HeldOutMeasure) else []
+            controls = {variant.label: variant.control for variant in record.variants}
+            for label, control in (controls | dict.fromkeys(references, True)).items():
+                target = measure.target
                 values, results = measure.values.get(label, []), measure.results.get(label, [])
                 if any(result.target_return is None for result in results):
                     target = NO_TARGET
-                if not (values or measure.failed[label]) or (target is NO_TARGET and number > 0):
+                if not (values or measure.failed[label] or label in references) or (target is NO_TARGET and number > 0):
                     continue
-                row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": variant.control}
+                row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": control}
                 row |= {**asdict(target), "roles": "+".join(target.roles)} if target else {}
                 summary, difference = measure.summary(label), differences.get(label)
                 row |= {"seeds": len(values), "failed": measure.failed[label]}

@@ -9,7 +9,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
-from decision_rnn.comparison.summary import Measure, measures, overall, target_errors
+from decision_rnn.comparison.summary import HeldOutMeasure, Measure, measures, overall, target_errors
 from decision_rnn.evaluation.statistics import LEVEL, Estimate, Scores, deviation_over_seeds, summarise_seeds
 from decision_rnn.utils.machine import describe_hardware, describe_versions
 from decision_rnn.utils.messages import counted
@@ -79,11 +79,11 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     if not runs:
         return Section(dataset.data.name, "No run has a result.", [], notes)
     main, *others = measures(record, dataset)
-    shown = [main, *(measure for measure in others if measure.target and measure.target.roles != ("spread",))]
+    shown = [main, *(measure for measure in others if not measure.target or measure.target.roles != ("spread",))]
     differences, cells = main.differences(record.variants[0].label), _cells(main)
 
     tables: dict[str, Columns] = defaultdict(lambda: defaultdict(dict))
-    scores = tables["score" if dataset.held_out is None else dataset.held_out.dataset]
+    scores = tables["score" if dataset.held_out is None or dataset.targets else dataset.held_out.dataset]
     scores[main.title] = cells
     if any(difference.p_value is not None for difference in differences.values()):
         scores[f"difference from {record.variants[0].name}"] = _verdicts(differences, f"+{main.digits}")
@@ -111,11 +111,12 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
         for column, cost in costs.items():
             tables["cost"][column][label] = cost
 
+    for measure in shown:
+        notes += _notes_on_episodes(record, measure) if isinstance(measure, HeldOutMeasure) else []
     means = {label: fmean(values) for label, values in main.values.items()}
-    best = max(means, key=lambda label: (not main.failed[label], means[label] if main.target else -means[label]))
-    what = (
-        f"scores highest at {main.title}".removesuffix(" at score") if main.target else f"has the lowest {main.title}"
-    )
+    best = max(means, key=lambda label: (not main.failed[label], means[label]))
+    what = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
+    what = what.removesuffix(" at score")
     finding = f"{names[best]} {what}: {cells[best]}, {counted(len(main.values[best]), 'seed')}."
     finding += f" {_describe_differences(record, differences)}"
     return Section(dataset.data.name, finding.strip(), _tables(record, tables), notes)
@@ -142,20 +143,24 @@ def _verdicts(differences: Mapping[str, Estimate], digits: str, equal: float = 0
 
 
 def _cells(measure: Measure) -> dict[str, str]:
-    values, failed, episodes = measure.values, measure.failed, measure.episodes
-    return {
-        label: format_seeds(values.get(label, []), measure.digits, failed[label], episodes.get(label))
+    values, failed = measure.values, measure.failed
+    cells = {
+        label: format_estimate(measure.summary(label), values.get(label, []), measure.digits, failed[label])
         for label in values | failed
     }
+    references = measure.held_out.references if isinstance(measure, HeldOutMeasure) else ()
+    return cells | {name: _interval(measure.summary(name), measure.digits) for name in references}
 
 
 def _tables(record: Record, tables: Mapping[str, Columns]) -> list[Table]:
     """Tables from cells by title, column and label, without empty columns, rows and tables."""
-    filled = []
+    filled, names = [], dict(record.names)
+    for columns in tables.values():
+        names |= {label: label for cells in columns.values() for label in cells if label not in names}  # references
     for title, columns in tables.items():
         columns = {head: cells for head, cells in columns.items() if any(cells.values())}
-        labels = [label for label in record.names if any(cells.get(label) for cells in columns.values())]
-        rows = [[record.names[label], *(cells.get(label, "") for cells in columns.values())] for label in labels]
+        labels = [label for label in names if any(cells.get(label) for cells in columns.values())]
+        rows = [[names[label], *(cells.get(label, "") for cells in columns.values())] for label in labels]
         if rows:
             filled.append(Table(title, [*columns], rows))
     return filled
@@ -166,7 +171,7 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
     runs, data = record.runs(dataset.data.name), dataset.data
     failed = [run for run in record.failed if run.dataset == data.name]
     notes = [f"Failed: {record.names[run.variant]}, seed {run.seed}: {run.error}" for run in failed]
-    if dataset.held_out is None:
+    if dataset.targets:
         best = float(data.normalised(data.return_max))
         notes.append(f"Episodes of the data score {data.score_mean:.1f} on average and {best:.1f} at best.")
         if data.comparable:
@@ -180,9 +185,32 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
     return [*notes, *data.notes]
 
 
-def format_seeds(values: Scores, digits: str = ".1f", failed: int = 0, episodes: int | None = None) -> str:
-    """A mean with its interval, or with the value of every seed if it has none, and the number of failed runs."""
-    summary = summarise_seeds(values, episodes, complete=not failed)
+def _notes_on_episodes(record: Record, measure: HeldOutMeasure) -> list[str]:
+    """References that predict better than every variant, and episodes that decide on a difference."""
+    best = max(measure.summary(label).value for label in measure.values)
+    better = [name for name in measure.held_out.references if measure.summary(name).value > best]
+    notes = [f"Better than every variant: {listed(better)}."] if better else []
+    reference = record.variants[0].label
+    for label in measure.values if reference in measure.values else ():
+        decisive = measure.decisive_episode(label, reference)
+        if decisive is not None:
+            episode, share, rest = decisive
+            pair = f"{record.names[label]} from {record.names[reference]}"
+            notes.append(
+                f"Episode {episode} of {measure.held_out.dataset} has {share:.0%} of the difference of {pair} in "
+                f"{measure.title}; without it: {rest:+.3f}."
+            )
+    return notes
+
+
+def format_seeds(values: Scores, digits: str = ".1f") -> str:
+    """A mean with its interval, or with the value of every seed if it has none."""
+    return format_estimate(summarise_seeds(values), values, digits)
+
+
+def format_estimate(summary: Estimate, values: Scores, digits: str, failed: int = 0) -> str:
+    """A mean over seeds with its interval, or with the value of every seed if it has none, and the number of failed
+    runs."""
     text = _interval(summary, digits) if len(values) else ""
     if summary.spread == "range":
         text = f"{summary.value:{digits}} ({', '.join(f'{value:{digits}}' for value in values)})"

@@ -27,7 +27,7 @@ from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import Batch
 from decision_rnn.evaluation.actor import prepare_to_act
-from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL, Estimate, bootstrap_errors, half_width
+from decision_rnn.evaluation.statistics import Estimate, estimate_score
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_file
@@ -101,14 +101,8 @@ class HeldOutScore:
         return float(1 - np.average(self.episode_errors(predictor), weights=self.steps))
 
     def estimate(self, predictor: str = AGENT) -> Estimate:
-        """`score` with a 95% interval from the bootstrap over episodes, from five episodes on: Student's t for the
-        logarithm of the error, so that no end is above 1."""
-        score, episodes = self.score(predictor), len(self.steps)
-        means = bootstrap_errors([self.episode_errors(predictor)[None]], self.steps)[0]
-        if episodes < FEWEST_FOR_INTERVAL or not means.min() > 0:
-            return Estimate(score)
-        factor = math.exp(half_width(np.log(means), episodes, 1))
-        return Estimate(score, 1 - (1 - score) * factor, 1 - (1 - score) / factor, INTERVAL)
+        """`score` with a 95% interval from the bootstrap over episodes, from five episodes on."""
+        return estimate_score(self.episode_errors(predictor)[None], self.steps)
 
     def worst_episode(self, predictor: str = AGENT) -> tuple[int, float]:
         """The number of the episode with the largest part of the error summed over all steps, and its share of it."""
@@ -156,7 +150,9 @@ class HeldOutScore:
         return "\n".join(lines)
 
 
-def held_out_score(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None = None) -> HeldOutScore:
+def held_out_score(
+    trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None = None, references: bool = True
+) -> HeldOutScore:
     """Score an agent by how well it predicts the actions of held-out episodes.
 
     Actions are those that the agent would take in evaluation: the mean or the mode of their distribution, the first of
@@ -166,6 +162,7 @@ def held_out_score(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeS
         trained: The agent.
         episodes: The held-out episodes.
         data: The episodes that it was trained on; without them there are no references.
+        references: Whether the references are scored too.
 
     Raises:
         InputError: If the episodes have observations or actions of other sizes than the agent's.
@@ -176,7 +173,7 @@ def held_out_score(trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeS
         if size > other or (size < other and (kind == "actions" or agent.encoder.index is None)):
             raise InputError(f"the {kind} of {episodes.name or episodes.path} have size {other}, the agent's {size}.")
     predictions = {AGENT: predict_actions(trained, episodes, data)}
-    if data is not None:
+    if references and data is not None:
         predictions |= reference_actions(trained, episodes, data)
     continuous, recorded = isinstance(agent.action_space, Box), episodes.actions
     errors = {}

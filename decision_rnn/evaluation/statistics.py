@@ -215,6 +215,35 @@ def bootstrap_errors(
     return np.concatenate(means, axis=1)
 
 
+def estimate_score(errors: np.ndarray, steps: Sequence[int]) -> Estimate:
+    """1 - the mean error (seeds, episodes) per step, with an interval from the bootstrap over episodes and over seeds,
+    if there are several; without one below five of either.
+
+    It is Student's t interval of the logarithm of the error, which is skewed: no end is above 1.
+    """
+    score = 1 - float(np.average(errors.mean(0), weights=steps))
+    number = min(errors.shape) if len(errors) > 1 else len(steps)
+    means = bootstrap_errors([errors], steps)[0]
+    if number < FEWEST_FOR_INTERVAL or not means.min() > 0:
+        return Estimate(score)
+    factor = math.exp(half_width(np.log(means), number, 1))
+    return Estimate(score, 1 - (1 - score) * factor, 1 - (1 - score) / factor, INTERVAL)
+
+
+def compare_errors(errors: np.ndarray, others: np.ndarray, steps: Sequence[int]) -> Estimate:
+    """How much higher a variant's score, 1 - error, is than another's, paired by episode, with Student's t interval and
+    test from the bootstrap over episodes and seeds; errors are (seeds, episodes). With fewer than five of either there
+    is neither."""
+    value = float(np.average(others.mean(0) - errors.mean(0), weights=steps))
+    first, second = bootstrap_errors([errors, others], steps)
+    number = min(len(errors), len(others), len(steps))
+    half = half_width(second - first, number, 1) if number >= FEWEST_FOR_INTERVAL else 0.0
+    if not half:
+        return Estimate(value)
+    p_value = 2 * special.stdtr(number - 1, -abs(value) / half * _t_quantile(number - 1))
+    return Estimate(value, value - half, value + half, INTERVAL, float(p_value))
+
+
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:
     """The probability that a run of one variant scores higher than a run of another, averaged over datasets, by which
     both are given. There is neither interval nor test if a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.

@@ -1,8 +1,7 @@
-"""Comparisons on data of no environment: the loss on held-out episodes, its table, and what is refused."""
+"""Comparisons on held-out episodes: their scores, the table, differences by episode, and what is refused."""
 
-import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from made_comparison import make_dataset, make_trial, of_trials
-from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, write_store
@@ -23,8 +21,9 @@ from decision_rnn.comparison.tables import sections
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import top_episodes
+from decision_rnn.evaluation.statistics import compare_errors
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.folder import last_checkpoint, read_metrics
+from decision_rnn.runs.folder import last_checkpoint
 from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]
@@ -44,23 +43,24 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_store("local/held-out", held_out, action_space=box)
 
 
-def squared_error(trained: TrainedAgent, episode: Episode) -> float:
-    """That of the actions in the range of the data, stepped by hand: what is left to earn is capped as in training."""
-    steps = torch.arange(STEPS)[None]
-    to_go = episode.rewards[::-1].cumsum()[::-1]
+def episode_errors(trained: TrainedAgent) -> list[float]:
+    """The error over the variance of every held-out episode, by hand: what is left to earn is capped as in training."""
+    held_out, condition = open_dataset("local/held-out").store, trained.agent.condition
     if trained.config.takes_target:
-        seen = top_episodes(open_dataset("local/mine").store, trained.config.top_fraction)
-        _, caps = return_to_go_limits(seen, trained.config.condition.rtg_quantile)
-        assert (to_go > caps).any(), "no return-to-go is capped"
-        to_go = np.minimum(to_go, caps)
-        trained.agent.condition.acting_limit = None  # the lower one of acting, which `predict` applies
-    action, observation = (torch.from_numpy(of)[None].float() for of in (episode.actions, episode.observations[:-1]))
-    before = torch.cat([torch.zeros_like(action[:, :1]), action[:, :-1]], dim=1)
-    asked = torch.from_numpy(to_go.astype(np.float32))[None, :, None][..., : int(trained.config.takes_target)]
-    with torch.no_grad():
-        agent = trained.agent
-        predicted, *_ = agent.predict(asked, observation, before, steps, steps == 0)
-    return (predicted - action).square().mean().item()  # the box is [-1, 1]
+        trained_on = top_episodes(open_dataset("local/mine").store, trained.config.top_fraction)
+        _, caps = return_to_go_limits(trained_on, trained.config.condition.rtg_quantile)
+        assert held_out.episode_returns.max() > caps.max(), "no return-to-go is capped"
+        condition.acting_limit = torch.from_numpy(caps).float()
+    errors = []
+    for episode in held_out:
+        to_go = torch.from_numpy(episode.rewards[::-1].cumsum()[::-1].astype(np.float32))[None, :, None]
+        action, observation = (torch.from_numpy(x)[None].float() for x in (episode.actions, episode.observations[:-1]))
+        before = torch.cat([torch.zeros_like(action[:, :1]), action[:, :-1]], dim=1)
+        steps = torch.arange(STEPS)[None]
+        with torch.no_grad():
+            predicted, *_ = trained.agent.predict(to_go[..., : condition.size], observation, before, steps, steps == 0)
+        errors.append((predicted - action).square().mean().item() / held_out.actions.var(dtype=float))
+    return errors
 
 
 def test_comparison_on_a_log_without_rewards_clones_it(tmp_path: Path) -> None:
@@ -87,44 +87,41 @@ def test_runs_that_stop_early_are_compared_at_their_last_step(comparing: Compare
     assert losses[-1] >= losses[-2]
 
 
-def test_held_out_loss_is_over_the_same_segments_for_all(comparing: Compare, tmp_path: Path) -> None:
-    """Every segment is one of two episodes, drawn with an unknown weight: the same for an agent that is trained, and in
-    its own metrics validated, on the best episodes alone, or that carries no state."""
+def test_all_variants_are_scored_on_the_same_episodes(comparing: Compare, tmp_path: Path) -> None:
+    """Also those that are trained, and in their own metrics validated, on the best episodes alone."""
     others: dict[str, Any] = {
         "best": {"top_fraction": 0.5, "training.precision": "fp32"},
         "memoryless": {"backbone": "mlp"},
+        "mixture": {"objective": "gmm"},
+        "chunk": {"objective": "action_chunk"},
     }
-    comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
+    comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc")
     held_out = open_dataset("local/held-out").store
-    best = int(held_out.episode_returns.argmax())
-    weights = []
     for trial in comparison.trials:
         trained = load_agent(last_checkpoint(tmp_path / "runs" / trial.run))
-        losses = [squared_error(trained, episode) for episode in held_out]
-        assert trial.held_out_loss is not None
-        weights.append((trial.held_out_loss - losses[1]) / (losses[0] - losses[1]))
-        own = read_metrics(tmp_path / "runs" / trial.run)[-1]["validation_loss"]
-        if trial.variant == "best":
-            assert own == pytest.approx(losses[best], rel=1e-4)
         assert (trial.targets, trial.checkpoints, trial.step) == ((), (), 4)
         assert trial.parameters == sum(weight.numel() for weight in trained.agent.parameters())
         assert trial.state_bytes
-    assert weights == pytest.approx([weights[0]] * 8, abs=1e-3)
-    assert 0.1 < weights[0] < 0.9
+        assert trial.held_out == pytest.approx(episode_errors(trained), rel=1e-4)
     (dataset,) = comparison.datasets
-    assert dataset.held_out == HeldOut(
-        dataset="local/held-out", fingerprint=held_out.fingerprint, episodes=2, steps=2 * STEPS, measure="loss"
-    )
+    references = dataset.held_out.references
+    mean = open_dataset("local/mine").store.actions.mean(dtype=float)
+    squares = (held_out.actions.reshape(2, STEPS) - mean) ** 2
+    assert references["mean action"] == pytest.approx((squares.mean(1) / held_out.actions.var(dtype=float)).tolist())
+    assert list(references) == ["linear regression", "mean action", "previous action"]
+    assert dataset.held_out.steps == (STEPS, STEPS)
     assert (dataset.targets, comparison.episodes, comparison.checkpoint_episodes) == ((), 0, 0)
     assert read_comparison(tmp_path / "runs") == comparison
     rows = {row["variant"]: row for row in comparison.table()}
-    narrow = [trial.held_out_loss for trial in comparison.trials if trial.variant == "narrow"]
-    assert rows["narrow"]["held_out_loss"] == pytest.approx(np.mean(narrow))
+    scores = [1 - np.mean(trial.held_out) for trial in comparison.trials if trial.variant == "narrow"]
+    assert rows["narrow"]["held_out_R2"] == pytest.approx(np.mean(scores))
     assert "score" not in rows["narrow"]
     assert rows["bc"]["control"]
+    assert rows["linear regression"]["held_out_R2"] == pytest.approx(1 - np.mean(references["linear regression"]))
+    assert "| previous action | " in (tmp_path / "runs" / "comparison.md").read_text()
 
 
-def test_killed_and_resumed_comparison_has_the_same_held_out_losses(comparing: Compare, tmp_path: Path) -> None:
+def test_killed_and_resumed_comparison_has_the_same_held_out_errors(comparing: Compare, tmp_path: Path) -> None:
     keys: dict[str, Any] = {**WHOLE, "variants": {"narrow": {}, "wide": {"backbone": {"width": 32}}}, "seeds": 2}
     first, executor = comparing(**keys), Inline()
     assert comparing(executor, **keys) == first
@@ -152,27 +149,14 @@ def test_other_held_out_episodes_are_measured_without_training_anew(comparing: C
     write_store("local/others", pendulum_episodes(3))
     (others,) = comparing(executor, **{**WHOLE, "validation": "local/others"}).trials
     assert executor.started == []
-    assert len({before.held_out_loss, after.held_out_loss, others.held_out_loss}) == 3
+    assert len({before.held_out, after.held_out, others.held_out}) == 3
 
 
-def test_held_out_losses_of_other_configurations_are_refused(comparing: Compare) -> None:
+def test_held_out_scores_of_other_configurations_are_refused(comparing: Compare) -> None:
     comparing(**WHOLE, condition="none")
     with pytest.raises(InputError, match=r"narrow-seed0.*condition\.name 'none'"):
         comparing(executor := Inline(), **WHOLE)
     assert executor.started == []
-
-
-def test_variants_of_different_objectives_are_compared_by_squared_error(comparing: Compare, tmp_path: Path) -> None:
-    """One held-out episode: all segments are it, in the runs' own metrics too. That none is played may be said."""
-    write_store("local/one", pendulum_episodes(1)[:1])
-    variants = {"plain": {}, "mixture": {"objective": "gmm"}, "chunk": {"objective": "action_chunk"}}
-    options = {"validation": "local/one", "training.precision": "fp32", "evaluation.episodes": 0}
-    comparison = comparing(**{**WHOLE, **options}, variants=variants)
-    logged = {trial.variant: read_metrics(tmp_path / "runs" / trial.run)[-1] for trial in comparison.trials}
-    for row in comparison.table():
-        name = "validation_loss" if row["variant"] == "plain" else "validation_squared_error"
-        assert row["held_out_squared_error"] == pytest.approx(logged[row["variant"]][name], rel=1e-4)
-    assert "| held-out squared error |" in (tmp_path / "runs" / "comparison.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -183,14 +167,17 @@ def test_variants_of_different_objectives_are_compared_by_squared_error(comparin
         ({"validation": "local/mine"}, "validation local/mine"),
         ({"validation": "local/wide"}, "local/wide.*local/mine"),
         ({"validation": "local/short"}, "training.context 4"),
+        ({"validation": "local/still"}, "local/still"),
         ({"variants": {"a": {}, "b": {"validation": "local/mine"}}}, "variant b sets validation"),
     ],
 )
-def test_impossible_comparison_of_held_out_losses_is_refused(
+def test_impossible_comparison_on_held_out_episodes_is_refused(
     comparing: Compare, keys: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     write_store("local/wide", [replace(of, observations=np.zeros((9, 4))) for of in pendulum_episodes(1)])
     write_store("local/short", [Episode(np.zeros((4, 3)), np.zeros((3, 1)), np.zeros(3), False, True)])
+    still = [replace(each, actions=np.ones((8, 1))) for each in pendulum_episodes(1)]
+    write_store("local/still", still, action_space=gymnasium.spaces.Box(-1, 1, (1,)))
     write_store("local/played", pendulum_episodes(2), "Pendulum-v1")
     with pytest.raises(InputError, match=named):
         comparing(executor := Inline(), **{"validation": "local/held-out", **keys})
@@ -198,35 +185,89 @@ def test_impossible_comparison_of_held_out_losses_is_refused(
     assert not (tmp_path / "runs" / "local-mine").exists()
 
 
-LOSSES = {"mingru": [1.0, 1.1, 1.2, 1.3, 1.4], "lru": [0.2, 0.3, 0.2, 0.3, 0.2], "mlp": [2.0, 2.1, 2.0, 2.2, 2.1]}
-
-
-def of_losses(seeds: int) -> Comparison:
-    """A comparison of variants with the first of these held-out losses; mlp is a control."""
+def of_errors(errors: dict[str, Any], references: dict[str, Any], steps: Sequence[int]) -> Comparison:
+    """A comparison of variants with these held-out errors, (seeds, episodes), of the first label from the others."""
     unplayed: dict[str, Any] = {"targets": (), "action_microseconds": None}
     trials = [
-        make_trial(label, 0, seed, held_out_loss=loss, **unplayed)
-        for label, losses in LOSSES.items()
-        for seed, loss in enumerate(losses[:seeds])
+        make_trial(label, 0, seed, held_out=tuple(row), **unplayed)
+        for label, rows in errors.items()
+        for seed, row in enumerate(np.asarray(rows).tolist())
     ]
-    held_out = HeldOut(dataset="local/held-out", fingerprint="b" * 64, episodes=9, steps=900, measure="loss")
+    held_out = HeldOut(
+        dataset="local/held-out", fingerprint="b" * 64, measure="R2", steps=tuple(steps), references=references
+    )
     datasets = (replace(make_dataset(), targets=(), held_out=held_out),)
     return replace(of_trials(trials), episodes=0, checkpoint_episodes=0, datasets=datasets)
 
 
-def test_lower_held_out_loss_is_better_in_rows_tables_and_page(tmp_path: Path) -> None:
-    comparison = of_losses(5)
+def drawn_errors(seeds: int, episodes: int) -> dict[str, np.ndarray]:
+    """Errors of episodes that are hard or easy for all; lru's are smaller by 0.05, mlp's as large but for episode 3."""
+    generator = np.random.default_rng(0)
+    difficulty = generator.uniform(0.1, 0.9, episodes)
+    noise = generator.normal(0, 0.01, (3, seeds, episodes))
+    errors = {"mingru": difficulty + noise[0], "lru": difficulty - 0.05 + noise[1], "mlp": difficulty + noise[2]}
+    errors["mlp"][:, 3] += 2
+    return errors
+
+
+def test_differences_are_paired_by_episode_in_tables_and_page(tmp_path: Path) -> None:
+    """Episodes differ more than variants, which an unpaired interval could not tell apart; one episode decides on mlp's
+    difference, so that it is not significant."""
+    errors, steps = drawn_errors(5, 20), [10, 30] * 10
+    comparison = of_errors(errors, {"linear regression": tuple(0.01 * np.ones(20))}, steps)
     write_comparison(tmp_path, comparison)
     assert read_comparison(tmp_path) == comparison
-    welch = stats.ttest_ind(LOSSES["lru"], LOSSES["mingru"], equal_var=False)
-    low, high = welch.confidence_interval()
-    assert [row["significant"] for row in comparison.table()] == [None, True, True]
-    cell = f"-0.96 [{low:+.4g}, {high:+.4g}], significantly lower"
-    text = (tmp_path / "comparison.md").read_text()
-    assert cell in text
-    assert cell in write_page(tmp_path).read_text()
+    rows = {row["variant"]: row for row in comparison.table()}
+    for label, values in errors.items():
+        assert rows[label]["held_out_R2"] == pytest.approx(1 - np.average(values.mean(0), weights=steps))
+    means = errors["mingru"].mean(0) - errors["lru"].mean(0)
+    assert rows["lru"]["difference"] == pytest.approx(np.average(means, weights=steps))
+    assert rows["lru"]["difference_high"] - rows["lru"]["difference_low"] < 0.04
+    assert rows["lru"]["high"] - rows["lru"]["low"] > 0.15
+    assert [rows[label]["significant"] for label in errors] == [None, True, False]
+    assert rows["linear regression"]["held_out_R2"] == pytest.approx(0.99)
+    text, page = (tmp_path / "comparison.md").read_text(), write_page(tmp_path).read_text()
+    for report in (text, page):
+        assert "significantly higher" in report
     (section,) = sections(comparison)
-    assert section.finding.startswith("LRU has the lowest held-out loss: 0.24")
-    assert "significantly higher: MLP" in section.finding
-    assert "score" not in text.partition("## Method")[0].replace("[Scores](scores.svg)", "")
-    assert "| LRU | 0.25 (0.2, 0.3) |" in str(of_losses(2))
+    assert section.finding.startswith("LRU has the highest held-out R2")
+    notes = [note for note in section.notes if "Episode 3" in note]
+    assert ["MLP" in note for note in notes] == [True]
+    assert any("linear regression" in note for note in section.notes)
+    few = of_errors({label: values[:2] for label, values in errors.items()}, {}, steps)
+    values = ", ".join(f"{1 - np.average(row, weights=steps):.3f}" for row in errors["lru"][:2])
+    assert f"({values}) |" in str(few)
+    assert [row["p_value"] for row in few.table()] == [None] * 3
+
+
+def test_differences_cover_the_true_one_over_episodes_and_seeds() -> None:
+    """A true difference of 0.1, with effects of variants' seeds and of episodes, drawn anew 200 times."""
+    generator, covered = np.random.default_rng(0), 0
+    for _ in range(200):
+        episodes, own = generator.gamma(4.0, 0.1, 15), generator.gamma(4.0, 0.02, (2, 1, 15))
+        seeds = generator.normal(0, 0.02, (2, 5, 1))
+        first, second = episodes + own + seeds + [[[0.1]], [[0.0]]]
+        estimate = compare_errors(first, second, [10] * 15)
+        covered += estimate.low <= -0.1 <= estimate.high
+    assert 0.9 < covered / 200 <= 1
+
+
+def test_records_of_comparisons_before_held_out_errors_are_read(tmp_path: Path) -> None:
+    write_comparison(tmp_path, comparison := of_trials([make_trial("mingru", 50.0)]))
+    file = tmp_path / "comparison.json"
+    file.write_text(file.read_text().replace('"schema":5', '"schema":4'))
+    assert replace(read_comparison(tmp_path), schema=5) == comparison
+
+
+def test_held_out_scores_stand_beside_the_returns(comparing: Compare, tmp_path: Path) -> None:
+    for name, seed in (("mine", 0), ("held-out", 1)):
+        write_store(f"local/{name}", pendulum_episodes(seed), "Pendulum-v1", overwrite=True)
+    comparison = comparing(**WHOLE)
+    (trial,) = comparison.trials
+    assert trial.targets
+    assert len(trial.held_out) == 5
+    rows = [row for row in comparison.table() if "held_out_R2" in row]
+    assert [row["variant"] for row in rows] == ["narrow", "linear regression", "mean action", "previous action"]
+    assert rows[0]["held_out_R2"] == pytest.approx(1 - np.mean(trial.held_out))
+    assert "held-out R2 |" in str(comparison)
+    assert "score" in next(row for row in comparison.table())
