@@ -1,5 +1,6 @@
 """Comparisons on held-out episodes: their scores, the table, differences by episode, and what is refused."""
 
+import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import top_episodes
 from decision_rnn.evaluation.statistics import compare_errors
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.folder import last_checkpoint
+from decision_rnn.runs.folder import last_checkpoint, read_metrics
 from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]

@@ -140,7 +140,6 @@ def made_score(errors: np.ndarray, steps: list[int] | None = None) -> HeldOutSco
         "step": 10,
         "dataset": "local/held-out",
         "fingerprint": "",
-        "measure": "R2",
     }
     entries = tuple(f"joint {entry}" for entry in range(errors.shape[1]))
     lengths, rows = tuple(steps or [10] * len(errors)), tuple(map(tuple, errors.tolist()))
