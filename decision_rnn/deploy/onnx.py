@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import logging
-import math
 import warnings
 from collections.abc import Sequence
 from itertools import compress
@@ -106,8 +105,7 @@ def export_onnx(
 def describe(
     trained: TrainedAgent, target_return: float | None = None, results: Sequence[Result] = (), weights: str = "float32"
 ) -> dict[str, Any]:
-    """Environment, spaces, inputs and outputs, target return, training, scores and versions as JSON values; the
-    arguments are those of `export_onnx`."""
+    """What the file says of the agent and of its inputs and outputs, as JSON values; arguments of `export_onnx`."""
     config, agent, data = trained.config, trained.agent, trained.provenance
     layouts = Layout.of_space(data.observation_space, "observations"), agent.action_layout
     names = data.observation_names or layouts[0].names, data.action_names or layouts[1].names
@@ -123,7 +121,6 @@ def describe(
         **_instructions(config, *layouts),
         "observation": {**spaces[0], "mean": moments[0], "std": moments[1]},
         "action": {**spaces[1], "low": bounds.low.tolist(), "high": bounds.high.tolist()},
-        "observation_index": None if agent.encoder.index is None else agent.encoder.index.tolist(),
         "target_return": {
             "input": "target_return",
             "conditioned": config.takes_target,
@@ -165,10 +162,7 @@ def _instructions(config: RunConfig, observations: Layout, actions: Layout) -> d
             "target_return": target if config.takes_target else "ignored",
             "h_in_...": "the output h_out_... of the previous step; see `state`",
         },
-        "outputs": {
-            "actions": one_hot if actions.categorical.all() else "numbers from `low` to `high` of `action`",
-            "h_out_...": "the state, to be fed to h_in_... at the next step",
-        },
+        "outputs": {"actions": one_hot if actions.categorical.all() else "numbers from `low` to `high` of `action`"},
     }
 
 
@@ -237,7 +231,6 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
             "output": f"h_out_{label}",
             "dtype": str(part.dtype).removeprefix("torch."),
             "shape": list(part.shape[1:]),
-            "initial": initial_json(part[0]),
         }
         for label, part in zip(labels, initial, strict=True)
     ]
@@ -338,12 +331,3 @@ def _quantized(proto: Any) -> Any:
     quantizer = MatMulNBitsQuantizer(proto, nodes_to_exclude=small, algo_config=config)
     quantizer.process()
     return quantizer.model.model
-
-
-def initial_json(value: Tensor) -> Any:
-    """A state's initial value for JSON, with text for what JSON has no numbers for, as in slots that are not written
-    yet; a single number if all entries are equal."""
-    numbers = [x if math.isfinite(x) else str(x) for x in value.double().flatten().tolist()]
-    if not numbers or numbers.count(numbers[0]) < len(numbers):
-        return np.reshape(np.array(numbers, object), value.shape).tolist()
-    return numbers[0]

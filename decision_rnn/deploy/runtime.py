@@ -73,15 +73,7 @@ class Policy(ActingLoop[State]):
     _bindings: list[Any]
     _next_state: State
 
-    def __init__(
-        self,
-        data: bytes,
-        source: str = "the policy",
-        *,
-        env: Any = None,
-        num_envs: int | None = None,
-        warn_outside: float | None = None,
-    ) -> None:
+    def __init__(self, data: bytes, source: str = "the policy", **options: Any) -> None:
         self._data, self._source = data, source
         with _reading(source):
             self._session = _session(data)
@@ -100,14 +92,11 @@ class Policy(ActingLoop[State]):
             self.observation_names, self.action_names = (space["names"] for space in spaces)
             self.observation_moments = np.array([spaces[0]["mean"], spaces[0]["std"]], np.float64)
             self.max_observation_dim = self.observation_layout.size
-            self._initial = [
-                np.broadcast_to(np.asarray(part["initial"], np.float64).astype(part["dtype"]), part["shape"])
-                for part in self.metadata["state"]
-            ]
+            self._state_layout = [(np.dtype(part["dtype"]), tuple(part["shape"])) for part in self.metadata["state"]]
             target = self.metadata["target_return"]
             default, self.limited, self.reads_reward = (target[key] for key in ("default", "auto", "reads_reward"))
             self.default_target = math.inf if default == "auto" else float(default)
-        super().__init__(self.default_target, env, num_envs, warn_outside)
+        super().__init__(self.default_target, **options)
 
     @classmethod
     def load(
@@ -126,8 +115,9 @@ class Policy(ActingLoop[State]):
         return "Policy({!r}, observations ({},), actions ({},))".format(self._source, *sizes)
 
     def initial_state(self, environments: int) -> State:
-        """The state before an episode's first step, in the file's order; each (environments, ...)."""
-        return [np.repeat(initial[None], environments, axis=0) for initial in self._initial]
+        """The state before an episode's first step, in the file's order; each (environments, ...). It is ignored
+        there: these are zeros."""
+        return [np.zeros((environments, *shape), dtype) for dtype, shape in self._state_layout]
 
     def step(
         self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target_return: np.ndarray, state: State

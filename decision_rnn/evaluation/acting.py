@@ -31,22 +31,15 @@ class ActingLoop(ABC, Generic[State]):
     `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`,
     `max_observation_dim`, the largest number of entries of an observation that is a vector, and `limited`, whether
     something limits the return-to-go so that the target may be `auto`, `reads_reward`, whether the condition reads
-    rewards, `observation_names` and `action_names`, and `observation_moments`, before they call this class's
-    `__init__`.
+    rewards, `observation_names` and `action_names`, which are empty without names, and `observation_moments` (2, O),
+    mean and standard deviation of the entries in the training data, NaN for those that the agent does not read, before
+    they call this class's `__init__`.
 
     Args:
         target_return: The target return of every environment until `reset` is given another.
         env: The environment to act in, for its number of environments and how they are reset.
         num_envs: The number of environments, if there is no `env`; None if the first call after a reset determines it.
-        warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
-            training data, once of each; None for no warnings.
-
-    Attributes:
-        observation_names: The names of the entries of an observation; empty if the data have none.
-        action_names: The names of the entries of an action, likewise.
-        observation_moments: (2, O), the mean and the standard deviation of every entry of an observation in the
-            training data, NaN for those that the agent does not read. Entries that were constant have their absolute
-            value, or 1 if they were 0, in place of the standard deviation.
+        warn_outside: As for `decision_rnn.EnvironmentActor`.
 
     Raises:
         InputError: If the environment's spaces are not those that were trained on, or it declares an unknown mode of

@@ -49,10 +49,7 @@ def act_by_metadata(path: Path, observations: np.ndarray, rewards: np.ndarray) -
     session = onnxruntime.InferenceSession(path)
     text = session.get_modelmeta().custom_metadata_map["decision_rnn"]
     metadata = json.loads(text, parse_constant=pytest.fail)
-    state = {}
-    for part in metadata["state"]:
-        values = np.broadcast_to(np.asarray(part["initial"], np.float64), part["shape"])
-        state[part["input"]] = values.astype(part["dtype"])[None]
+    state = {part["input"]: np.zeros((1, *part["shape"]), part["dtype"]) for part in metadata["state"]}
     target = metadata["target_return"]
     actions = []
     for step, (observation, reward) in enumerate(zip(observations, rewards, strict=True)):

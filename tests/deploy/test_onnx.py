@@ -22,7 +22,6 @@ from decision_rnn.agent import (
 )
 from decision_rnn.backbones import State, registered, registered_names
 from decision_rnn.deploy import Policy, export_onnx
-from decision_rnn.deploy.onnx import initial_json
 from decision_rnn.deploy.policies import load_policy
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
@@ -106,13 +105,6 @@ def test_counter_of_an_objective_is_not_taken_for_the_timestep(tmp_path: Path, m
     monkeypatch.setattr(objective, "initial_state", lambda self, size: (torch.zeros(size, dtype=torch.int64),))
     monkeypatch.setattr(objective, "step", step)
     assert_acts_alike(trained, exported(tmp_path, trained))
-
-
-def test_initial_values_of_the_state_are_json() -> None:
-    assert initial_json(torch.full((2, 3), torch.nan)) == "nan"
-    values = torch.tensor([[1.0, torch.nan], [-torch.inf, 2.0]])
-    written = json.dumps(initial_json(values), allow_nan=False)
-    np.testing.assert_array_equal(np.asarray(json.loads(written), np.float64), values.numpy())
 
 
 @pytest.mark.parametrize("fault", ["draws", "branches"])

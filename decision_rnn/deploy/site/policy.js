@@ -100,12 +100,9 @@ export class Policy {
 
   constructor(ort, session, metadata, source) {
     Object.assign(this, { ort, session, metadata, source, actions: 0, microseconds: 0 }); // of an action, recently
-    this.initial = metadata.state.map(({ input, dtype, shape, initial }) => {
-      const values = [initial].flat(Infinity).map((value) => (dtype === "int64" ? BigInt(value) : number(value)));
+    this.initial = metadata.state.map(({ input, dtype, shape }) => {
       const size = shape.reduce((product, side) => product * side, 1);
-      const data = new ARRAYS[dtype](size);
-      data.set(values.length === size ? values : Array(size).fill(values[0]));
-      return [input, new ort.Tensor(dtype, data, [1, ...shape])];
+      return [input, new ort.Tensor(dtype, new ARRAYS[dtype](size), [1, ...shape])]; // zeros: ignored where reset is true
     });
     this.stateBytes = this.initial.reduce((sum, [, tensor]) => sum + tensor.data.byteLength, 0);
     this.reset(0);
@@ -135,9 +132,4 @@ export class Policy {
     this.state = this.metadata.state.map(({ input, output }) => [input, outputs[output]]);
     return outputs.actions.data;
   }
-}
-
-/** A number that Python wrote, which writes infinities and NaN as text. */
-function number(value) {
-  return typeof value === "string" ? Number(value.replace("inf", "Infinity")) : Number(value);
 }
