@@ -41,7 +41,7 @@ class EpisodeStore:
 
     `len(store)` is the number of episodes, `store[i]` the i-th `Episode`, and iteration yields all of them, with the
     original rewards, float64: a store written from them has identical arrays. An open store keeps its episodes when
-    its dataset is overwritten or removed.
+    its dataset is replaced or removed.
 
     Attributes:
         name: The name of the dataset that the store holds in full; None if it was opened in another way.
@@ -80,6 +80,7 @@ class EpisodeStore:
         self.observation_mean = np.array(manifest["observation_mean"], np.float64)
         self.observation_std = np.array(manifest["observation_std"], np.float64)
         self.file: np.memmap = np.load(path / TABLE, mmap_mode="c")
+        self._inode = (path / TABLE).stat().st_ino
         self.offsets: np.ndarray = np.load(path / "offsets.npy")
         self.first_rows = self.offsets[:-1]
         self.terminated: np.ndarray = np.load(path / "terminated.npy")
@@ -120,6 +121,12 @@ class EpisodeStore:
         if len(self.file) == self.steps:
             return self.file
         return np.concatenate([self.file[rows] for rows in self.episode_rows()])
+
+    def map_file(self) -> np.memmap:
+        """A new map of `file`; InputError if the dataset has been replaced since it was opened."""
+        if (self.path / TABLE).stat().st_ino != self._inode:
+            raise InputError(f"{self.path} has been replaced. Open the dataset again.")
+        return np.memmap(self.path / TABLE, self.file.dtype, "c", self.file.offset, self.file.shape)
 
     @property
     def observations(self) -> np.ndarray:

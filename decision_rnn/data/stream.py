@@ -84,11 +84,12 @@ class StepStream:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
         self.context, self.batch_size, self.rows = context, batch_size, rows
         self.tbptt_segments, self.carries_state = tbptt_segments, tbptt_segments > 1
-        self.file = store.file
+        self.store = store
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
-        self.table = self._open_table(self.device) if store.file.nbytes <= MAPPED_BYTES else None
+        kept = store.file.nbytes <= MAPPED_BYTES
+        self.table = torch.from_numpy(store.file).to(self.device) if kept else None
 
         self.start_count = store.steps - context + 1  # a segment starts at one of the first so many steps
         self.next_start = torch.full((batch_size,), self.start_count)  # of each row; past the end: it restarts
@@ -151,15 +152,10 @@ class StepStream:
             reset=reset,
         )
 
-    def _open_table(self, device: torch.device) -> Tensor:
-        """The rows of the store's file."""
-        file = self.file
-        return torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape)).to(device)
-
     def _gather(self, start: Tensor) -> Tensor:
         """The rows of the segments that start at (B,), as (B, K, columns)."""
         # A large map is opened for every batch: if it were kept, the pages around each segment would stay resident.
-        table = self._open_table(torch.device("cpu")) if self.table is None else self.table
+        table = torch.from_numpy(self.store.map_file()) if self.table is None else self.table
         if self.file_rows is None:  # copying whole windows is faster
             block = _windows(table, self.context).index_select(0, send(start, table.device))
         else:

@@ -13,6 +13,7 @@ from decision_rnn import Dataset, Episode, InputError, import_log, open_dataset,
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import as_dataset
 from decision_rnn.data.sources import SOURCES
+from decision_rnn.data.stream import StepStream
 
 pytestmark = pytest.mark.usefixtures("folders")
 NAMES = {"observations": ["x", "v", "w", "t"], "actions": ["left", "right"]}
@@ -165,7 +166,9 @@ def imported(scale: float, **options: Any) -> Dataset:
     return import_log(log(scale), "local/log", "x", "u", "gain", progress=False, **options)
 
 
-def test_overwrite_replaces_a_dataset_and_leaves_open_ones_intact(tmp_path: Path) -> None:
+def test_overwrite_replaces_a_dataset_and_leaves_open_ones_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = imported(1)
     with pytest.raises(InputError, match="local/log exists"):
         imported(2)
@@ -173,6 +176,11 @@ def test_overwrite_replaces_a_dataset_and_leaves_open_ones_intact(tmp_path: Path
     assert after.store.actions.ravel().tolist() == [2, 4, 6]
     assert before[0].rewards.tolist() == [1, 2, 3]
     assert before.store.returns_to_go().tolist() == [6, 5, 3]
+    assert StepStream(before.store, 3, 1, 0).sample().action.ravel().tolist() == [1, 2, 3]
+    monkeypatch.setattr("decision_rnn.data.stream.MAPPED_BYTES", 1)
+    with pytest.raises(InputError, match="local/log"):
+        StepStream(before.store, 3, 1, 0).sample()
+    assert StepStream(after.store, 3, 1, 0).sample().action.ravel().tolist() == [2, 4, 6]
     (tmp_path / "log.csv").write_text("x,u,gain\n0,5,1\n1,6,1\n")
     words = [
         "data",
