@@ -97,7 +97,8 @@ class Trial(Measurements):
 
     def __repr__(self) -> str:
         scores = [f"{target.name} scores {target.score_mean:.1f}" for target in self.targets]
-        return f"Trial({self.run!r}, step {self.step}, {', '.join(scores) or f'held-out loss {self.held_out_loss}'})"
+        scores += [f"held-out error {sum(self.held_out) / len(self.held_out):.4g}"] if self.held_out else []
+        return f"Trial({self.run!r}, step {self.step}, {', '.join(scores)})"
 
 
 @dataclass(frozen=True, kw_only=True)
