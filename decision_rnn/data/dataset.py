@@ -307,12 +307,17 @@ def import_log(
                 yield where, open_log(each, options, remarks)
 
     def read_all() -> Iterator[Episode]:
+        shapes: list[Any] = []
         for where, log in chain([(label, first)], opened):
-            if (log.columns, log.spaces[0]) != (first.columns, first.spaces[0]):
-                layout = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
-                raise InputError(f"{where} has {layout}, unlike {label}: import it alone.")
             with remarks.leaving_out(where, missing_log, ""):
-                yield from (_every(episode, every) for episode in log.episodes)
+                if (log.columns, log.spaces[0]) != (first.columns, first.spaces[0]):
+                    layout = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
+                    raise InputError(f"{where} has {layout}, unlike {label}: import it alone.")
+                for episode in log.episodes:
+                    rows = [np.shape(each)[1:] for each in (episode.observations, episode.actions)]
+                    if (shapes := shapes or rows) != rows:
+                        raise InputError(f"{where} has rows of the shapes {rows}, unlike {shapes} in {label}.")
+                    yield _every(episode, every)
         notes.extend(remarks.sentences())
 
     with quiet(not progress):

@@ -6,7 +6,9 @@ Tables, such as LeRobot's parquet files, are read by `table.py`.
 import contextlib
 import gzip
 import io
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -35,15 +37,16 @@ def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:
     or arrays of one number, `actions_0`, as of d3rlpy 2, where `observations_0_1` is one of several observations; or
     all arrays, without a name: `actions`, as of D4RL and d3rlpy 1, or `data/action`, as of diffusion policy.
     """
-    groups = (re.fullmatch(rf"(.*\D)\d+/({action})(/.*)?", key) for key in arrays)
-    stems = "|".join({re.escape(match[1]) for match in groups if match})
+    groups = (re.fullmatch(rf"(.*\D|)\d+/(steps/)?({action})(/.*)?", key) for key in arrays)
+    matches = {re.escape(match[1]) for match in groups if match}
+    stems = "|".join(matches)
     for layout in (
-        rf"(?P<block>({stems or '(?!)'})\d+)(/(?P<name>.*))?(?P<part>)",
+        rf"(?P<block>({stems if matches else '(?!)'})\d+)(/(steps/)?(?P<name>.*))?(?P<part>)",
         r"(?P<name>.*?[^\d_])_(?P<block>\d+)(_(?P<part>\d+))?",
-        r"(?P<block>)((data|meta)/)?(?P<name>.*)(?P<part>)",
+        r"(?P<block>)((data|meta|steps)/)?(?P<name>.*)(?P<part>)",
     ):
         blocks: dict[str, dict[str, Any]] = {}
-        for key in arrays if stems else sorted(arrays, key=natural):
+        for key in arrays if matches else sorted(arrays, key=natural):
             if match := re.fullmatch(layout, key):
                 block = blocks.setdefault(match["block"], {})
                 if match["name"]:
@@ -89,7 +92,11 @@ def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
 def expand_folder(log: Any) -> list[Any]:
     """A log, or those in a folder that is not one of LeRobot's, in the natural order of their names."""
     folder = Path(log).expanduser() if isinstance(log, str | Path) else None
-    if folder is None or not folder.is_dir() or lerobot_files(folder):
+    if folder is None or not folder.is_dir():
+        return [log]
+    if nested := sorted(folder.glob("*/meta/info.json")):  # several of LeRobot's
+        return [file.parents[1] for file in nested]
+    if lerobot_files(folder):
         return [log]
     files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
     logs = [file for file in files if file.name.removesuffix(".gz").endswith((*FILES, *TABLES))]
@@ -142,17 +149,18 @@ class _Reader:
         self, label: str, blocks: Mapping[str, Arrays], options: LogOptions, remarks: Remarks, whole: bool
     ) -> None:
         self.label, self.options, self.remarks, self.whole = label, options, remarks, whole
-        samples: dict[str, Any] = {}  # the largest of each name, since some may be empty
+        named: dict[str, list[Any]] = {}
         for key, values in chain.from_iterable(block.items() for block in blocks.values()):
-            if key not in samples or np.size(values) > np.size(samples[key]):
-                samples[key] = values
+            named.setdefault(key, []).append(values)
+        samples = {key: _typical(arrays) for key, arrays in named.items()}
         self.keys = {role: options.find(label, role, list(samples), remarks) for role in NAMES}
         observed = sorted(self.keys["observations"], key=lambda key: key.split("/"))
-        remarks.name("images", [key for key in observed if not _is_vector(samples[key])])
-        observed = self.keys["observations"] = [key for key in observed if _is_vector(samples[key])]
+        vectors = {key for key in observed if _is_vector(samples[key]) and 2 * len(named[key]) >= len(blocks)}
+        remarks.name("images", [key for key in observed if key not in vectors])
+        observed = self.keys["observations"] = [key for key in observed if key in vectors]
         suffixes = {key: key.partition("/")[2] for key in observed}
         following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes.values()] for name in NAMES["following"]]
-        widths = {key: values.shape[1:] for key, values in samples.items()}
+        self.widths = widths = {key: values.shape[1:] for key, values in samples.items()}
         same = (keys for keys in following if [widths.get(key) for key in keys] == [widths[key] for key in suffixes])
         self.keys["following"] = next(same, [])
         shapes = {tuple((suffix or key).split("/")): widths[key] or (1,) for key, suffix in suffixes.items()}
@@ -210,6 +218,9 @@ class _Reader:
 
     def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
         """The arrays of a block, as `cut` takes them."""
+        for key in (*self.keys["observations"], *self.keys["actions"]):
+            if (rows := np.shape(block[key])[1:]) != self.widths[key]:
+                raise InputError(f"{where}: the rows of {key} have the shape {rows}, unlike {self.widths[key]}.")
         roles = ("observations", "following", "actions", "rewards")
         arrays = {role: self._matrix(block, role) for role in roles if self.keys[role]}
         steps = len(arrays["actions"])
@@ -219,23 +230,35 @@ class _Reader:
         if len(arrays["observations"]) == steps + 1:
             arrays["following"], arrays["observations"] = arrays["observations"][1:], arrays["observations"][:-1]
         if not steps or any(len(each) != steps for each in arrays.values()):
-            raise InputError(f"{where} has {_shapes(arrays)}: expected equally many steps, at least one.")
+            raise InputError(
+                f"{where} has {_shapes(block)}: expected one episode's or equally many steps in each, at least one."
+            )
         arrays |= {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
         bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
         used = set(chain.from_iterable(self.keys.values()))
-        self.remarks.name("flags", [key for key in block if key not in used and _is_flag(block[key], steps)])
+        for key in (key for key in block if key not in used and np.shape(block[key]) in ((steps,), (steps, 1))):
+            with contextlib.suppress(TypeError):  # objects of several types mark no episodes
+                different, codes = np.unique(values := np.ravel(block[key]), return_inverse=True)
+                if values.dtype.kind in "fiub" and different.tolist() == [0, 1]:
+                    self.remarks.name("flags", [key])
+                elif bounds is None:
+                    self.remarks.name_bounds(key, codes, values)
         return arrays if bounds is None else arrays | {"bounds": bounds}
 
 
+def _typical(arrays: Sequence[Any]) -> Any:
+    """The largest of the arrays whose rows have the most common shape; some may be empty."""
+    shapes = [array.shape for array in arrays]
+    ((rows, _),) = Counter(shape[1:] for shape in shapes).most_common(1)
+    sizes = [(shape[1:] == rows, math.prod(shape)) for shape in shapes]
+    return arrays[sizes.index(max(sizes))]
+
+
 def _is_vector(array: Any) -> bool:
-    """Whether the rows of an array are numeric and not images."""
-    return array.ndim > 0 and array.dtype.kind in "fiub" and not sorted(array.shape[1:])[-2:-1] >= [IMAGE_SIDE]
-
-
-def _is_flag(array: Any, steps: int) -> bool:
-    """Whether an unused array looks like a flag: 0 or 1 for every step, and not all equal."""
-    numeric = np.shape(array) in ((steps,), (steps, 1)) and array.dtype.kind in "fiub"
-    return numeric and 0 < np.sum(array) < steps and bool(np.isin(array, (0, 1)).all())
+    """Whether the rows of an array are numeric and not images, also not compressed ones."""
+    rows = sorted(array.shape[1:])
+    image = rows[-2:-1] >= [IMAGE_SIDE] or (array.dtype == np.uint8 and rows >= [IMAGE_SIDE**2])
+    return array.ndim > 0 and array.dtype.kind in "fiub" and not image
 
 
 def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space[Any]:
@@ -253,10 +276,14 @@ def _flattened(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested dictionaries or groups of arrays as one, with keys such as `obs/position`."""
     flat: dict[str, Any] = {}
     for key, values in arrays.items():
+        name = f"{prefix}{key}"
         if isinstance(values, Mapping) and len(values):
-            flat |= _flattened(values, f"{prefix}{key}/")
+            flat |= _flattened(values, f"{name}/")
+        elif isinstance(values, h5py.Dataset):
+            flat[name] = values
         else:  # an empty group may be an episode that is missing
-            flat[f"{prefix}{key}"] = values if isinstance(values, h5py.Dataset) else np.asarray(values)
+            with reading(name, "an array", "Give numpy's arrays."):
+                flat[name] = np.asarray(values)
     return flat
 
 

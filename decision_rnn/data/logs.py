@@ -112,6 +112,18 @@ class Remarks:
         """Note names of a kind, once each."""
         self.names.setdefault(kind, {}).update(dict.fromkeys(names))
 
+    def name_bounds(self, name: str, codes: np.ndarray, values: np.ndarray) -> None:
+        """Note an unused column or array that seems to number episodes, or to be the time in them; `codes` (N,) number
+        its different values."""
+        runs = 1 + np.count_nonzero(np.diff(codes))
+        if 1 < runs == len(np.unique(codes)) <= len(codes) / 2 and values.dtype.kind not in "fc":
+            self.name("flags", [name])
+        elif values.dtype.kind in "iuf" and runs > 1:
+            growth = np.diff(values.astype(np.float64))
+            first = values[1:][~(growth > 0)] - values[0]
+            if 0 < len(first) < len(growth) / 2 and (np.abs(first) < np.median(growth)).all():
+                self.name("anew", [name])
+
     @contextlib.contextmanager
     def leaving_out(self, where: str, missing: Missing, remedy: str = LEAVE_OUT) -> Iterator[None]:
         """Note InputError inside the block as an episode or file that is left out; raise it if `missing` is `error`."""
@@ -147,8 +159,9 @@ class Remarks:
             "endless": "no flag ends episodes in {:,} of the logs: each is read as one truncated episode",
             "within": f"flags are true within {{:,}} of {episodes}, which are not cut there",
             "done": "{} does not distinguish termination from truncation: ends are read as terminations",
-            "flags": "not read, although it looks like a flag: {} (--terminated, --truncated or --episode reads one)",
-            "images": "left out, since they are not numeric vectors: {}",
+            "flags": "not read, although it seems to mark episodes: {} (by --terminated, --truncated or --episode)",
+            "anew": "within an episode it begins anew: {}; name what numbers the episodes by --episode",
+            "images": "left out, since they are not numeric vectors in most episodes: {}",
             "tasks": "the observations do not distinguish {}: --observations may name task_index too",
             "splits": "all of its splits are read: {} (--split reads one)",
             "shared": "{}: read as two episodes (--join reads the files as one log)",

@@ -113,7 +113,8 @@ class _Table:
         complete: Whether missing numbers are errors.
         features: By column, the names of its entries, as LeRobot's metadata list them.
         files: (N,), the index of the log that a row is from.
-        times: (N,), the rank of a row's time.
+        moments: (N,), the times of rows as numbers or dates; None if they are in order.
+        times: (N,), their ranks.
     """
 
     def __init__(self, logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> None:
@@ -139,6 +140,7 @@ class _Table:
                 f"{self.label} has the columns {names}. Name those of the observations and of the actions, as "
                 '--observations "obs_*" --actions force, and any of --reward, --episode, --time and --terminated.'
             )
+        self.moments = self.order(self.keys["time"][0]) if self.keys["time"] else None
         self._remark()
 
     def _frame(self, log: Any, options: LogOptions) -> Any:
@@ -150,7 +152,9 @@ class _Table:
                 options.members(label_log(log), {}, self.remarks)
                 frame = self._read(path) if isinstance(log, str | Path) else log
                 frame = frame.to_pandas() if hasattr(frame, "to_pandas") else self.pandas.DataFrame(frame)
-        return frame.rename(columns=lambda name: str(name).strip())
+            names = ["/".join(map(str, name)) if isinstance(name, tuple) else str(name).strip() for name in frame]
+            frame = frame.set_axis(names, axis="columns")
+            return frame.reset_index([name for name in frame.index.names if name is not None])
 
     def _read(self, path: Path) -> Any:
         if path.suffix == ".parquet":
@@ -162,20 +166,21 @@ class _Table:
 
     def _lerobot(self, folder: Path, files: Sequence[Path], options: LogOptions) -> Any:
         """The rows of a LeRobot dataset, which determine the episodes and their order; its metadata do not."""
-        info, frames, columns = dict[str, Any](), [], dict[str, bool]()
-        with contextlib.suppress(OSError):
+        frames, columns, splits, features = [], dict[str, bool](), dict[str, range](), dict[str, Any]()
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # no metadata, or others'
             info = json.loads((folder / "meta" / "info.json").read_bytes())
+            features = {key: each for key, each in info.get("features", {}).items() if isinstance(each, dict)}
+            splits = {name: range(*map(int, text.split(":"))) for name, text in info.get("splits", {}).items()}
         for file in files:
             schema = _schema(file)
             columns |= schema
             with self.remarks.leaving_out(file.name, options.missing), reading(file, "parquet", "Fetch it again."):
                 frames.append(self.pandas.read_parquet(file, columns=[name for name in schema if schema[name]]))
         videos = {path.name for path in folder.glob("videos/**/*") if path.is_dir() and "chunk-" not in path.name}
-        videos |= {key for key, each in info.get("features", {}).items() if each.get("dtype") in ("video", "image")}
-        self.features |= {key: _listed_names(each.get("names")) for key, each in info.get("features", {}).items()}
+        videos |= {key for key, each in features.items() if each.get("dtype") in ("video", "image")}
+        self.features |= {key: _listed_names(each.get("names")) for key, each in features.items()}
         self.remarks.name("images", sorted(videos | {name for name in columns if not columns[name]}))
         frame = self.pandas.concat(frames, ignore_index=True)
-        splits = {name: range(*map(int, text.split(":"))) for name, text in info.get("splits", {}).items()}
         members = options.members(str(folder), splits, self.remarks)
         return frame if members is None else frame[frame["episode_index"].isin(members)]
 
@@ -183,20 +188,25 @@ class _Table:
         """Note the ids of episodes, whether there are several tasks, and unused columns that look like flags."""
         keys, frame = self.keys, self.frame
         if keys["episode"] and not self.files.any():
-            times, ids = frame[(keys["time"] or keys["episode"])[0]], frame[keys["episode"][0]]
-            spans = times.groupby(ids, sort=False).agg(["min", "max"])
-            self.remarks.identify(self.label, dict(zip(spans.index, spans.itertuples(index=False), strict=True)))
+            ids = frame[keys["episode"][0]]
+            spans = dict.fromkeys(ids.unique())
+            if self.moments is not None:
+                ends = self.moments.groupby(ids.astype(object), sort=False).agg(["min", "max"])
+                spans = dict(zip(ends.index, ends.itertuples(index=False), strict=True))
+            self.remarks.identify(self.label, spans)
         if not any(keys[flag] for flag in FLAGS if flag != "done"):
             self.remarks.name("done", keys["done"])
         roles = ("observations", "actions", "rewards", "episode", "time", *FLAGS)
         used = set(chain.from_iterable(keys[role] for role in roles))
         for name in filter(lambda name: name not in used, frame.columns):
-            with contextlib.suppress(TypeError):  # lists cannot be flags
-                different = frame[name].drop_duplicates()
+            with contextlib.suppress(TypeError):  # lists mark no episodes
+                codes, different = self.pandas.factorize(frame[name])
                 if name == "task_index" and len(different) > 1:
                     self.remarks.name("tasks", [f"{len(different)} tasks"])
-                elif set(_truth(different)) == {True, False}:
+                elif set(_truth(self.pandas.Series(different))) == {True, False}:
                     self.remarks.name("flags", [name])
+                elif not keys["episode"]:
+                    self.remarks.name_bounds(name, codes, frame[name].to_numpy())
 
     def refuse(self, row: int, column: str) -> None:
         raise InputError(f"{self.label}: row {row} has no valid value in the column {column}.")
@@ -204,7 +214,9 @@ class _Table:
     def numbers(self, name: str) -> np.ndarray:
         """A column of numbers, or of lists of equally many numbers: (N, entries) float64, NaN where there is none."""
         column = self.frame[name]
-        with reading(f"the column {name} of {self.label}", "numbers"):
+        with reading(f"the column {name} of {self.label}", "numbers", "Give times in seconds, others as 0.5."):
+            if column.dtype.kind in "mMc":  # which numpy reads as nanoseconds and real parts
+                raise TypeError(column.dtype)
             values = column.tolist()
             if width := next((len(value) for value in values if isinstance(value, list | tuple | np.ndarray)), 0):
                 if not self.complete:
@@ -228,6 +240,17 @@ class _Table:
             names = [f"{name}.{entry}" for name, each in entries.items() for entry in each]
         return values, names
 
+    def order(self, name: str) -> Any:
+        """A column of times, as numbers or dates: text is not in their order."""
+        column = self.frame[name]
+        if column.dtype.kind in "iufmM":
+            return column
+        with reading(f"the column {name} of {self.label}", "times", "Write numbers or dates."):
+            try:
+                return self.pandas.to_numeric(column)
+            except (ValueError, TypeError):
+                return self.pandas.to_datetime(column, format="mixed", utc=True)
+
     def flags(self, name: str) -> np.ndarray:
         """A column of true and false or 1 and 0, (N,) bool; empty is false."""
         flags = _truth(self.frame[name])
@@ -239,8 +262,8 @@ class _Table:
         """The rows of each episode, in order of time; `check_order` says whether the times are valid."""
         rows = self.times = np.arange(len(self.frame))
         codes = np.append(0, np.any([*flags, rows < 0], axis=0)[:-1].cumsum())
-        if self.keys["time"]:
-            self.times = self.pandas.factorize(self.frame[self.keys["time"][0]], sort=True)[0]
+        if self.moments is not None:
+            self.times = self.pandas.factorize(self.moments, sort=True)[0]
         for name in self.keys["episode"][:1]:
             codes = self.pandas.factorize(self.frame[name])[0]
             if codes.min() < 0:

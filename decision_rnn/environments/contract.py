@@ -14,7 +14,8 @@ ADAPTERS = (
     "Wrap it if it has the API of gym before 0.26 (shimmy's GymV21CompatibilityV0, or GymV26CompatibilityV0 after)"
 )
 OTHER_INTERFACE = re.compile(
-    r"unexpected keyword argument '(seed|options)'|values to unpack \(expected [25]|cannot unpack non-iterable"
+    r"unexpected keyword argument '(seed|options)'|required positional argument|values to unpack \(expected [25]"
+    "|cannot unpack non-iterable"
 )
 """Messages of errors that another interface causes, also in Gymnasium's wrappers."""
 

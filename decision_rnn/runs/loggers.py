@@ -103,10 +103,11 @@ BUILT_IN = {"tensorboard": tensorboard, "trackio": trackio, "wandb": wandb, "mlf
 
 
 def find_logger(name: str) -> Callable[[LoggedRun], Logger]:
-    """The logger of that name; InputError if there is none, or its package is not installed."""
+    """The logger of that name, whose package is imported when it is called; InputError if there is none, or its package
+    is not installed."""
     plugins = entry_points(group=GROUP)
     if name in plugins.names:
-        return plugins[name].load()
+        return lambda run: plugins[name].load()(run)
     if name not in BUILT_IN:
         options = f"{did_you_mean(name, BUILT_IN)}Known are {', '.join([*BUILT_IN, *plugins.names])}"
         raise InputError(f"training.loggers: unknown logger {name!r:.100}. {options}, and entry points of {GROUP}.")

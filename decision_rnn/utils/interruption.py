@@ -33,7 +33,7 @@ def handle_signals(handler: Handler = signal.default_int_handler) -> Iterator[No
             signal.signal(number, previous)
 
 
-class Interruption:
+class Interruption(contextlib.ExitStack):
     """A context in which the signals that `handle_signals` names only set `requested`.
 
     A second Ctrl-C raises KeyboardInterrupt, unless it is `patient`: for work that takes a moment and would be lost.
@@ -41,17 +41,14 @@ class Interruption:
     """
 
     def __init__(self, patient: bool = False) -> None:
+        super().__init__()
         self.requested = False
         self._patient = patient
         self._at_once = self._interrupted = False
-        self._signals = handle_signals(self._handle)
 
     def __enter__(self) -> Self:
-        self._signals.__enter__()
+        self.enter_context(handle_signals(self._handle))
         return self
-
-    def __exit__(self, *error: object) -> None:
-        self._signals.__exit__(None, None, None)
 
     def call(self, function: Callable[[], Returned]) -> Returned | None:
         """The result of a call that may take long and leaves nothing half-done: it is interrupted at once, and the

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pandas
 import pytest
+import torch
 from data_files import arrays_of, assert_equal, publish, random_episode
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
@@ -296,6 +297,13 @@ def test_names_of_lerobots_features_are_entry_names(
     assert store.entry_names("actions") == ["hip", "knee"]
 
 
+def test_lerobot_folders_in_a_folder_and_odd_metadata(whole: list[Episode], tmp_path: Path) -> None:
+    for number, info in enumerate(('{"splits": {"train": "all"}}', '{"splits": null, "features": []}', "[]", "{")):
+        folder = lerobot(tmp_path / "several" / f"d{number}", whole, 2 + number % 2)
+        (folder / "meta" / "info.json").write_text(info)
+    assert_equal(imported(tmp_path / "several"), cut(whole) * 4)
+
+
 def test_one_bad_episode_does_not_refuse_the_rest(whole: list[Episode], tmp_path: Path) -> None:
     file = robomimic(tmp_path / "demos.hdf5", whole)
     with h5py.File(file, "a") as content:
@@ -329,6 +337,65 @@ def test_one_bad_episode_does_not_refuse_the_rest(whole: list[Episode], tmp_path
     store = imported(folder, "local/mended", missing="drop_episode")
     assert len(store) == 11
     assert any("episode_000004" in note for note in store.source["notes"])
+
+
+def test_demos_of_another_width_or_with_more_arrays(whole: list[Episode], tmp_path: Path) -> None:
+    """The most common layout is read, also if the first episode has another one."""
+    file = robomimic(tmp_path / "demos.hdf5", whole)
+    with h5py.File(file, "a") as content:
+        for key, width in (("demo_0/obs/gripper", 9), ("demo_4/actions", 7)):
+            steps = len(content[f"data/{key}"])
+            del content[f"data/{key}"]
+            content[f"data/{key}"] = np.zeros((steps, width))
+        content["data/demo_2/obs/extra"] = np.zeros((6, 1))
+    with pytest.raises(InputError, match=r"demo_0.*obs/gripper.*drop_episode"):
+        imported(file)
+    store = imported(file, missing="drop_episode")
+    np.testing.assert_array_equal(store.episode_lengths, [5, 6, 7, *range(9, 16)])
+    notes = " ".join(store.source["notes"])
+    assert all(name in notes for name in ("demo_0", "demo_4", "obs/extra"))
+    rows = [{"observations": e.observations, "actions": e.actions, "terminated": True} for e in whole]
+    rows[3]["observations"] = np.zeros((8, 5))
+    with pytest.raises(InputError, match=r"log 3.*\(5,\)"):
+        imported(rows, "local/rows")
+    store = imported(rows, "local/rows", missing="drop_episode")
+    assert len(store) == 11
+    assert any("log 3" in note for note in store.source["notes"])
+
+
+def test_other_groups_and_images(whole: list[Episode], tmp_path: Path) -> None:
+    """Groups that are only numbers, RLDS's `steps`, and ALOHA's compressed images, rows of bytes."""
+    truncated = [Episode(e.observations, e.actions, e.rewards, False, True) for e in cut(whole)]
+    for layout in ("{}", "episode_{}/steps", "steps/{}"):
+        arrays = {}
+        for index, e in enumerate(whole):
+            demo = {"observation/state": e.observations[:-1], "action": e.actions, "reward": e.rewards}
+            demo["observation/image"] = np.zeros((len(e.rewards), 1024), np.uint8)
+            arrays |= {f"{layout.format(index)}/{key}": values for key, values in demo.items()}
+        name = f"local/{layout.partition('/')[0].strip('_{}') or 'numbers'}"
+        assert_equal(imported(write(tmp_path / "log.h5", arrays), name), truncated)
+    with pytest.raises(InputError, match="observations"):
+        imported({"observations": torch.ones(3, 1, requires_grad=True), "actions": np.ones((3, 1))}, "local/torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("run", [0, 0, 0, 5, 5, 5]), ("clock", [0.02, 1, 2, 0, 1, 2]), ("angle", [1, 2, 3, 2, 1, 2])],
+)
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_unused_numbers_and_times_of_episodes_are_named(
+    name: str, values: list[float], kind: str, tmp_path: Path
+) -> None:
+    columns = {"x": np.arange(6.0) ** 2 % 5, "u": np.ones(6), "mode": [0.5, 0.1] * 3, name: values}
+    if kind == "csv":
+        pandas.DataFrame(columns).to_csv(tmp_path / "log.csv")
+    else:
+        np.savez(tmp_path / "log.npz", **columns)
+    notes = imported(tmp_path / f"log.{kind}", observations="x", actions="u").source["notes"]
+    named = [
+        word for note in notes if "--episode" in note for word in ("run", "clock", "angle", "mode") if word in note
+    ]
+    assert named == [name] * (name != "angle")
 
 
 def test_arrays_that_look_like_flags_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

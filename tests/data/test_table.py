@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -222,6 +223,32 @@ def test_import_without_a_package_names_the_extra(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(InputError, match=rf"log.* needs the package {package}.*logs"):
             imported(log)
+
+
+@pytest.mark.parametrize("kind", ["number", "date", "category", "index", "levels"])
+def test_frames_of_other_types(kind: str) -> None:
+    """Times as text are in the order of their numbers or dates, where 10 is after 9."""
+    steps, ids = np.arange(24), np.repeat(["b", "a"], 12)
+    frame = pandas.DataFrame({"run": ids, "t": steps % 12, "x": steps * 0.5, "u": 1.0})
+    expected = [frame.x[:12], frame.x[12:]]
+    if kind in ("number", "date"):
+        frame["t"] = frame.t.astype(str) if kind == "number" else [f"2026-01-31 12:00:{step % 12}" for step in steps]
+    frame = frame.sample(frac=1, random_state=0).sort_values("run", ascending=False, kind="stable")
+    frame["run"] = frame.run.astype("category") if kind == "category" else frame.run
+    frame = frame.set_index(["run", "t"]) if kind == "index" else frame
+    if kind == "levels":
+        frame.columns = pandas.MultiIndex.from_product([["log"], frame.columns])
+    names = {"observations": "x", "actions": "u", "reward": None, "time": "t"}
+    for episode, x in zip(imported(frame, **names), expected, strict=True):
+        np.testing.assert_array_equal(episode.observations[:-1, 0], x)
+    assert imported(frame, "local/untimed", **names | {"time": None})
+
+
+@pytest.mark.parametrize("values", [pandas.date_range("2026", periods=5), np.arange(5) * 1j], ids=["dates", "complex"])
+def test_values_that_are_no_numbers_are_refused(values: Any) -> None:
+    for missing in ("error", "drop_episode"):
+        with pytest.raises(InputError, match=r"obs_0.*numbers"):
+            imported(pandas.DataFrame(short_log(obs_0=values)), missing=missing)
 
 
 @pytest.mark.parametrize("timed", [True, False])
