@@ -204,7 +204,7 @@ def test_file_is_read_with_what_the_command_line_overrides(inside: Path, capsys:
     ("options", "name"),
     [
         ({"data": "local/swin"}, "local/swing"),
-        ({"data": []}, "environment_id"),
+        ({"data": []}, "episodes"),
         ({"data": None}, "dataset"),
         ({"backbone": {"name": "mingru", "widht": 3}}, "backbone.widht"),
         ({"batch_size": 3}, "batch_size"),
