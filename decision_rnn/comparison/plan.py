@@ -22,12 +22,11 @@ from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import CHOICES, RunConfig
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.info import warn_of_shift
-from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.registry import registered
 from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
-from decision_rnn.evaluation.metrics import metrics_named
+from decision_rnn.evaluation.metrics import METRICS, metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
@@ -154,7 +153,7 @@ class Plan:
             config = replace(variant.config, dataset=name)
             options = config.agent, config.backbone, spec, config.condition, config.objective
             try:
-                check_importable(config, dataset)
+                check_importable(config, config.evaluation.environment_id or dataset.spec.environment_id)
                 select_episodes(config, store)
                 observation_index(config.observation.mask, store.environment_id)
                 DecisionAgent(*options).check_acting(config.evaluation.actions, config.evaluation.inference)
@@ -176,21 +175,18 @@ class Plan:
         return ComparedDataset(data=data, targets=targets, held_out=held_out.record if held_out else None), held_out
 
 
-def check_importable(config: RunConfig, dataset: Dataset) -> None:
+def check_importable(config: RunConfig, environment_id: str | None) -> None:
     """InputError if a run needs a class of this notebook or script, which the run's own process cannot import."""
-    environment_id = config.evaluation.environment_id or dataset.spec.environment_id
-    needed: dict[str, Any] = {
-        "the environment": getattr(registered(environment_id), "entry_point", None),
-        "the dataset's source": type(SOURCES.registered(dataset.name.partition("/")[0])),
-        **{f"the metric {name}": metric for name, metric in metrics_named(config.evaluation.metrics).items()},
-        **{f"the {key}": kinds.registered(getattr(config, key).name).cls for key, kinds in CHOICES.items()},
-    }
-    for subject, cls in needed.items():
-        place = cls if isinstance(cls, str) else f"{getattr(cls, '__module__', '')}:{getattr(cls, '__qualname__', '')}"
+    entry: Any = getattr(registered(environment_id), "entry_point", "")
+    own = f"{getattr(entry, '__module__', '')}:{getattr(entry, '__qualname__', '')}"
+    places = {"environment": entry if isinstance(entry, str) else own}
+    places |= {key: kinds.places[getattr(config, key).name] for key, kinds in CHOICES.items()}
+    places |= {f"metric {name}": METRICS.places[name] for name in config.evaluation.metrics}
+    for subject, place in places.items():
         if place.startswith("__main__:"):
             raise InputError(
-                f"{subject} is {place.removeprefix('__main__:')} of this notebook or script, which the runs, in other "
-                "processes, cannot import: put it into a module and name that in plugins, such as plugins=['mine']"
+                f"the {subject} is {place[9:]} of this notebook or script, which the runs, in other processes, cannot "
+                "import: put it into a module and name that in plugins, such as plugins=['mine']"
             )
 
 

@@ -26,16 +26,15 @@ class Registry(dict[str, Value]):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind = kind
-        self.places: dict[str, tuple[str, str]] = {}
-        """By name: the module that defines the class, and the class's name in it."""
+        self.places: dict[str, str] = {}
+        """By name, where the class is: `module:Class`."""
 
     def add(self, name: str, value: Value, cls: Any) -> None:
         """Register the value that a class provides. It replaces that of a class of the same module and name, so that a
         notebook's cell can run again; ValueError if another class has the name."""
-        place = cls.__module__, cls.__qualname__
-        if name in self and self.places[name] != place:
-            other, own = map(".".join, (self.places[name], place))
-            raise ValueError(f"the {self.kind} {name!r} is registered already, by {other}. Give {own} another name.")
+        place = f"{cls.__module__}:{cls.__qualname__}"
+        if name in self and (other := self.places[name]) != place:
+            raise ValueError(f"the {self.kind} {name!r} is registered already, by {other}. Give {place} another name.")
         self[name], self.places[name] = value, place
 
     def registered(self, name: str) -> Value:
