@@ -77,8 +77,9 @@ def train(
             `top_fraction=0.1`.
 
     Returns:
-        The run; its `.agent` is the one of the last step. In a script that `torchrun` runs, every process takes the
-        same steps on its own part of every batch, the first one writes the folder, and all return the run.
+        The run; its `.agent` is the one of the last step, `.best` that of the lowest held-out loss. In a script that
+        `torchrun` runs, every process takes the same steps on its own part of every batch, the first one writes the
+        folder, and all return the run.
 
     Raises:
         InputError: If the data or a key is invalid, the evaluation environment cannot be made here (unless

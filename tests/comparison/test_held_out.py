@@ -72,6 +72,7 @@ def test_comparison_on_a_log_without_rewards_clones_it(tmp_path: Path) -> None:
         return {variant.label: variant.config.condition.name for variant in plan.variants}
 
     assert conditions(controls="bc,bc-mlp,mlp") == {"narrow": "none", "bc-mlp": "none"}
+    assert conditions(controls=None) == {"narrow": "none", "mlp": "none"}
     assert conditions(condition="return_to_go") == {"narrow": "return_to_go"}
     own = {"bc": {"condition": "none"}, "other": {}}
     assert conditions(variants=own) == {"bc": "none", "other": "return_to_go"}

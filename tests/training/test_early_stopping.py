@@ -90,8 +90,10 @@ def test_patience_without_held_out_episodes_is_refused() -> None:
 
 
 def test_short_run_has_a_checkpoint_halfway() -> None:
-    train("local/log", OPTIONS["backbone"], steps=7, output="run", training={"context": 4})
+    run = train("local/log", OPTIONS["backbone"], steps=7, output="run", training={"context": 4})
     assert names() == ["3", "7"]
+    with pytest.raises(InputError, match="validation"):
+        _ = run.best
 
 
 SCRIPT = """
