@@ -5,7 +5,6 @@ probability of improvement (Agarwal et al., 2021); p-values are adjusted by Holm
 with a failed run are not tested: a mean over the runs that finished is no estimate of the variant's score.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +15,6 @@ import numpy as np
 
 from decision_rnn.comparison.record import ComparedDataset, HeldOut, Record, Target, Trial
 from decision_rnn.evaluation import statistics
-from decision_rnn.evaluation.held_out import DECISIVE
 from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
 from decision_rnn.utils.parsing import AUTO, format_target
@@ -90,18 +88,6 @@ class HeldOutMeasure(Measure):
             differences[label] = difference if tested else Estimate(difference.value)
         differences.pop(reference, None)
         return statistics.adjust_p_values(differences)
-
-    def decisive_episode(self, label: str, reference: str) -> tuple[int, float, float] | None:
-        """The number of the episode that has more than half of the difference of a variant from the reference, its
-        share of it, and the difference on the others; None if there is no such episode."""
-        gains = self.errors[reference].mean(0) - self.errors[label].mean(0)
-        weights = np.array(self.held_out.steps)
-        shares = gains * weights / ((gains * weights).sum() or math.inf)
-        episode = int(shares.argmax())
-        if shares[episode] <= DECISIVE or len(weights) < 2:
-            return None
-        rest = np.arange(len(weights)) != episode
-        return episode, float(shares[episode]), float(np.average(gains[rest], weights=weights[rest]))
 
 
 def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:

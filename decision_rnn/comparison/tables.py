@@ -1,7 +1,7 @@
 """Tables and findings of a comparison, in Markdown and for its page."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -10,7 +10,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
 from decision_rnn.comparison.summary import HeldOutMeasure, Measure, measures, overall, target_errors
-from decision_rnn.evaluation.statistics import LEVEL, Estimate, Scores, deviation_over_seeds, summarise_seeds
+from decision_rnn.evaluation.statistics import (
+    DECISIVE,
+    LEVEL,
+    Estimate,
+    Scores,
+    deviation_over_seeds,
+    largest_part,
+    summarise_seeds,
+)
 from decision_rnn.utils.machine import describe_hardware, describe_versions
 from decision_rnn.utils.messages import counted
 
@@ -112,7 +120,7 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
             tables["cost"][column][label] = cost
 
     for measure in shown:
-        notes += _notes_on_episodes(record, measure) if isinstance(measure, HeldOutMeasure) else []
+        notes += [*_notes_on_episodes(record, measure)] if isinstance(measure, HeldOutMeasure) else []
     means = {label: fmean(values) for label, values in main.values.items()}
     best = max(means, key=lambda label: (not main.failed[label], means[label]))
     what = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
@@ -185,22 +193,17 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
     return [*notes, *data.notes]
 
 
-def _notes_on_episodes(record: Record, measure: HeldOutMeasure) -> list[str]:
-    """References that predict better than every variant, and episodes that decide on a difference."""
-    best = max(measure.summary(label).value for label in measure.values)
-    better = [name for name in measure.held_out.references if measure.summary(name).value > best]
-    notes = [f"Better than every variant: {listed(better)}."] if better else []
-    reference = record.variants[0].label
+def _notes_on_episodes(record: Record, measure: HeldOutMeasure) -> Iterator[str]:
+    """The episodes that decide on the difference of a variant from the reference."""
+    names, reference = record.names, record.variants[0].label
     for label in measure.values if reference in measure.values else ():
-        decisive = measure.decisive_episode(label, reference)
-        if decisive is not None:
-            episode, share, rest = decisive
-            pair = f"{record.names[label]} from {record.names[reference]}"
-            notes.append(
-                f"Episode {episode} of {measure.held_out.dataset} has {share:.0%} of the difference of {pair} in "
-                f"{measure.title}; without it: {rest:+.3f}."
+        gains = measure.errors[reference].mean(axis=0) - measure.errors[label].mean(axis=0)
+        episode, share, rest = largest_part(gains, measure.held_out.steps)
+        if share > DECISIVE and len(gains) > 1:
+            yield (
+                f"Episode {episode} of {measure.held_out.dataset} has {share:.0%} of the difference of {names[label]} "
+                f"from {names[reference]} in {measure.title}; without it: {rest:+.3f}."
             )
-    return notes
 
 
 def format_seeds(values: Scores, digits: str = ".1f") -> str:

@@ -27,7 +27,7 @@ from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import Batch
 from decision_rnn.evaluation.actor import prepare_to_act
-from decision_rnn.evaluation.statistics import Estimate, estimate_score
+from decision_rnn.evaluation.statistics import DECISIVE, Estimate, estimate_score, largest_part
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_file
@@ -40,8 +40,10 @@ GROUP, CHUNK, BLOCK = 64, 256, 1 << 16
 """Episodes and steps that are predicted at once, and steps of a regression."""
 SINGULAR = 1e-10
 """Singular values of the normal equations below this share of the largest count as zero."""
-MOST_ENTRIES, MOST_PANELS, DECISIVE = 5, 6, 0.5
-"""How many of the worst entries are listed and plotted, and the share of the error from which an episode decides."""
+STILL = 0.005
+"""The share of the width of the action box up to which the standard deviation of an entry is that of a constant."""
+MOST_ENTRIES, MOST_PANELS = 5, 6
+"""How many of the worst entries are listed and plotted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,8 @@ class HeldOutScore:
         measure: What `score` is.
         entries: The names of the action entries, or of the sub-actions of a MultiDiscrete action.
         steps: (episodes,), the length of every episode.
-        variance: (entries,), 0 for entries that are constant in the held-out episodes.
+        variance: (entries,), 0 for entries in no score, which are constant in the held-out episodes: their standard
+            deviation is at most `STILL` of the width of the action box.
         errors: By predictor, (episodes, entries), the mean error over the steps of every episode; the predictors are
             `agent`, `linear regression`, `mean action` and `previous action`, the latter three if the training data are
             at hand.
@@ -86,15 +89,14 @@ class HeldOutScore:
 
     def entry_scores(self, predictor: str = AGENT) -> np.ndarray:
         """(entries,), the score of every entry; NaN for constant ones."""
-        variance = np.array(self.variance)
-        return 1 - self.entry_errors(predictor) / np.where(variance > 0, variance, np.nan)
+        return 1 - self.entry_errors(predictor) / np.where(self.variance, self.variance, np.nan)
 
     def episode_errors(self, predictor: str = AGENT) -> np.ndarray:
-        """(episodes,), the error of every episode: the mean of error / variance over steps and entries that vary."""
-        varying = np.array(self.variance) > 0
-        if not varying.any():
-            return np.full(len(self.steps), np.nan)
-        return (np.array(self.errors[predictor])[:, varying] / np.array(self.variance)[varying]).mean(axis=1)
+        """(episodes,), the mean of error / variance over the steps and entries of every episode, without constant
+        ones."""
+        varying = np.flatnonzero(self.variance)
+        relative = np.array(self.errors[predictor])[:, varying] / np.array(self.variance)[varying]
+        return relative.mean(axis=1) if varying.size else np.full(len(self.steps), np.nan)
 
     def score(self, predictor: str = AGENT) -> float:
         """The mean score over entries; NaN if all are constant."""
@@ -104,15 +106,15 @@ class HeldOutScore:
         """`score` with a 95% interval from the bootstrap over episodes, from five episodes on."""
         return estimate_score(self.episode_errors(predictor)[None], self.steps)
 
-    def worst_episode(self, predictor: str = AGENT) -> tuple[int, float]:
-        """The number of the episode with the largest part of the error summed over all steps, and its share of it."""
-        sums = self.episode_errors(predictor) * self.steps
-        return int(sums.argmax()), float(sums.max() / sums.sum()) if sums.any() else 0.0
+    def worst_episode(self, predictor: str = AGENT) -> tuple[int, float, float]:
+        """The number of the episode with the largest part of the error over all steps, its share of it, and the score
+        without it."""
+        episode, share, rest = largest_part(self.episode_errors(predictor), self.steps)
+        return episode, share, 1 - rest
 
     def worst_entries(self) -> list[int]:
         """The entries that vary, those that the agent predicts worst first."""
-        scores = self.entry_scores()
-        return [int(entry) for entry in np.argsort(scores) if not np.isnan(scores[entry])]
+        return [int(entry) for entry in np.argsort(self.entry_scores()) if self.variance[entry]]
 
     def scalars(self, kind: str) -> dict[str, float]:
         """The score as loggers show it, by tag, such as `evaluation/held_out_R2`."""
@@ -120,14 +122,13 @@ class HeldOutScore:
 
     def __str__(self) -> str:
         size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
-        head = [self.measure, "95% interval", "worst episode"]
-        squares = ["squared error"] if self.measure == "R2" else []
-        rows = [["", *head, *squares]]
+        error = "squared error" if self.measure == "R2" else "error rate"
+        rows = [["", self.measure, "95% interval", error, "worst episode"]]
         for predictor in self.errors:
-            estimate, (episode, share) = self.estimate(predictor), self.worst_episode(predictor)
+            estimate, (episode, share, rest) = self.estimate(predictor), self.worst_episode(predictor)
             interval = "" if estimate.low is None else f"[{_digits(estimate.low)}, {_digits(estimate.high)}]"
-            row = [predictor, _digits(estimate.value), interval, f"{episode} ({share:.0%} of the error)"]
-            rows.append([*row, *(f"{self.entry_errors(predictor).mean():.4g}" for _ in squares)])
+            mean = f"{self.entry_errors(predictor).mean():.4g}"
+            rows.append([predictor, _digits(estimate.value), interval, mean, f"{episode} ({share:.0%} of the error)"])
         lines = [f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *aligned(rows)]
         if len(self.entries) > 1:
             scores = {predictor: self.entry_scores(predictor) for predictor in self.errors}
@@ -136,18 +137,16 @@ class HeldOutScore:
             lines += aligned([["worst entries", *scores], *rows])
         if constant := [name for name, variance in zip(self.entries, self.variance, strict=True) if not variance]:
             lines.append(f"constant in these episodes, and in no score: {', '.join(constant)}")
-        better = [name for name in self.errors if self.score(name) > self.score()]
-        if better:
+        if better := [name for name in self.errors if self.score(name) > self.score()]:
             lines.append(f"better than the agent: {', '.join(better)}")
-        episode, share = self.worst_episode()
+        episode, share, rest = self.worst_episode()
         if share > DECISIVE and len(self.steps) > 1:
-            others = np.arange(len(self.steps)) != episode
-            score = 1 - np.average(self.episode_errors()[others], weights=np.array(self.steps)[others])
             lines.append(
-                f"episode {episode} alone has {share:.0%} of the agent's error; without it: {self.measure} "
-                f"{_digits(float(score))}"
+                f"episode {episode} has {share:.0%} of the agent's error; {self.measure} without it: {_digits(rest)}"
             )
         return "\n".join(lines)
+
+    __repr__ = __str__  # as a notebook shows it
 
 
 def held_out_score(
@@ -183,7 +182,8 @@ def held_out_score(
         sums = np.add.reduceat(by_step, episodes.offsets[:-1], dtype=np.float64)
         errors[predictor] = tuple(map(tuple, (sums / episodes.episode_lengths[:, None]).tolist()))
     mean, std = recorded.mean(axis=0, dtype=np.float64), recorded.std(axis=0, dtype=np.float64)
-    variance = np.where(std > RESOLUTION * np.abs(mean), std**2, 0.0)
+    width = (agent.action_scale.high - agent.action_scale.low).cpu().numpy()
+    variance = np.where(std > np.maximum(RESOLUTION * np.abs(mean), STILL * width), std**2, 0.0)
     names = episodes.entry_names("actions")
     count = len(differences[0])
     return HeldOutScore(

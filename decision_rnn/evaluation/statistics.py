@@ -23,6 +23,8 @@ FEWEST_DATASETS, FEWEST_RUNS = 3, 30
 
 RESAMPLES = 100
 """The bootstrap's draws of episodes that are in memory at once."""
+DECISIVE = 0.5
+"""The share of an error, or of a difference of errors, from which a single episode decides."""
 
 Scores = Sequence[float] | np.ndarray
 """(seeds,) normalised scores, one per seed, at least one."""
@@ -213,6 +215,16 @@ def bootstrap_errors(
         drawn = [draw(len(values)) / len(values) @ values for values in errors]
         means.append([(values * weights).sum(1) / weights.sum(1) for values in drawn])
     return np.concatenate(means, axis=1)
+
+
+def largest_part(errors: np.ndarray, steps: Sequence[int]) -> tuple[int, float, float]:
+    """The number of the episode with the largest part of the sum over steps of errors (episodes,), which are means, or
+    of differences of errors; its share of the sum, and the mean without it, NaN if it is the only one."""
+    sums, lengths = errors * steps, np.array(steps)
+    total = sums.sum()
+    episode = int((sums * np.sign(total)).argmax())
+    share, others = sums[episode] / total if total else 0.0, lengths.sum() - lengths[episode]
+    return episode, float(share), float((total - sums[episode]) / others) if others else math.nan
 
 
 def estimate_score(errors: np.ndarray, steps: Sequence[int]) -> Estimate:

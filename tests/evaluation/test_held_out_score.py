@@ -67,6 +67,7 @@ def acted(trained: TrainedAgent, store: EpisodeStore) -> np.ndarray:
         {"agent": {"previous_action": True, "tokens": "interleaved"}, "objective": "flow_matching"},
         {"backbone": "transformer", "condition": "none"},
         {"backbone": "lstm", "objective": "gmm"},
+        {"agent": {"delta_actions": True}, "condition": "none"},
         {"evaluation": {"inference": "window", "window": 5}, "agent": {"timestep_embedding": True}},
     ],
     ids=lambda keys: "-".join(keys),
@@ -160,7 +161,7 @@ def test_episode_of_flipped_sign_is_named(tmp_path: Path, pendulum: Any) -> None
     data = write(tmp_path / "data", [episode(1.0) for _ in range(5)])
     flipped = write(tmp_path / "held-out", [episode(-1.0 if number == 3 else 1.0) for number in range(6)])
     score = held_out_score(make(data, pendulum, condition="none"), flipped, data)
-    assert score.worst_episode("linear regression") == (3, pytest.approx(1.0))
+    assert score.worst_episode("linear regression") == (3, pytest.approx(1.0), pytest.approx(1.0))
     assert score.worst_episode("mean action")[1] < 0.5
     straight = replace(score, errors={"agent": score.errors["linear regression"]})
     assert "episode 3" in str(straight).splitlines()[-1]
