@@ -181,8 +181,8 @@ class RunConfig:
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
         validation: A dataset of the same task that is not trained on: the loss on its episodes is logged as
-            `validation_loss`, the checkpoint with the lowest one is `checkpoints/best`, and agents are scored by how well
-            they predict its actions.
+            `validation_loss`, the checkpoint with the lowest one is `checkpoints/best`, and agents are scored by how
+            well they predict its actions.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
             one episode. With `condition none` this is filtered behaviour cloning.
         plugins: Modules that were imported first: those that register backbones, objectives, conditions, metrics,
