@@ -16,7 +16,7 @@ from decision_rnn.data.dataset import (
     split_dataset,
 )
 from decision_rnn.data.entries import plot_dataset
-from decision_rnn.data.info import describe_copies, format_info, format_size, warn_of_shift
+from decision_rnn.data.info import format_info, format_size, warn_of_copies, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.utils.errors import InputError
@@ -86,7 +86,7 @@ def run(command: Namespace) -> None:
             space = Discrete(choices[0]) if len(choices) == 1 else MultiDiscrete(choices) if choices else None
             settings = {"environment_id": command.environment, "action_space": space, **command.settings}
             dataset = import_log(command.logs, **settings)
-            for kind, sentence in describe_copies(dataset.store):
+            for kind, sentence in warn_of_copies(dataset.store):
                 warn(f"{kind}: {sentence}")
             print(format_size(dataset))
         case "export":

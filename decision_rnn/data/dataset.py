@@ -364,8 +364,7 @@ def _box(bounds: Mapping[str, Any], size: int) -> Box:
             raise InputError(f"{key} is {bound}: expected a number, or one for each of {counted(size, 'action')}.")
     low, high = (np.broadcast_to(np.float32(bound), size) for bound in bounds.values())
     if not (low < high).all():
-        entry = int(np.argmin(low < high))
-        raise InputError(f"action_low {low[entry]} is not below action_high {high[entry]} at action {entry}.")
+        raise InputError(f"action_low {low.tolist()} is not below action_high {high.tolist()}.")
     return Box(low, high)
 
 

@@ -66,7 +66,7 @@ def format_info(dataset: Dataset) -> str:
         *scores,
         *(("evaluate", fault) for fault in faults),
         *(("warning", warning) for warning in (*warn_of_observations(store), *warn_of_returns(store))),
-        *describe_copies(store),
+        *warn_of_copies(store),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.source.get("notes", [])),
@@ -120,7 +120,7 @@ def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
         )
 
 
-def describe_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator[tuple[str, str]]:
+def warn_of_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator[tuple[str, str]]:
     """Sentences, each after `warning` or `note`, on observation entries that equal an action of the same step or of the
     step before, and, unless `delta_actions` are learnt, on actions that hardly differ from the previous ones."""
     table = store.table[:: max(1, store.steps // SAMPLE)]
@@ -143,12 +143,9 @@ def describe_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterato
         yield "note", f"observation entry {listed(pairs['note'])}, of the step before"
     explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / spread[varied]) if varied else 0.0
     if explained > COPIED and not delta_actions:
-        yield (
-            "warning",
-            f"repeating the previous action explains {explained:.1%} of the actions' variance: the log is faster than "
-            "its decisions, and a low loss means little. `data import --every n` keeps every n-th step; "
-            "--agent.delta_actions true learns changes",
-        )
+        text = "the log is faster than its decisions, and a low loss means little. `data import --every n` keeps every "
+        text += "n-th step; --agent.delta_actions true learns changes"
+        yield "warning", f"repeating the previous action explains {explained:.1%} of the actions' variance: {text}"
 
 
 def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
@@ -198,14 +195,12 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
             )
         if len(entries) > SHOWN:
             yield f"{_named(entries[SHOWN:], names)} of the {kind} is outside its training range too"
-    box = store.action_space
-    if not isinstance(box, Box):
+    if not isinstance(box := store.action_space, Box):
         return
-    share, actions = share_outside(held_out.actions, box), held_out.actions
-    chance = 0.0 if store.stated_spaces[1] else min(0.5, 2 * store.action_dim / (len(store) + 1))
-    if share and (shifted_actions or share > chance):
-        outside = ((actions < box.low.ravel()) | (actions > box.high.ravel())).mean(axis=0)
-        entries = np.argsort(-outside, kind="stable")[: np.count_nonzero(outside)]
+    outside = (held_out.actions < box.low.ravel()) | (held_out.actions > box.high.ravel())
+    share, chance = outside.any(axis=1).mean(), min(0.5, 2 * store.action_dim / (len(store) + 1))
+    if share > (0.0 if store.stated_spaces[1] or shifted_actions else chance):
+        entries = np.argsort(-outside.mean(axis=0), kind="stable")[: outside.any(axis=0).sum()]
         yield (
             f"in {share:.1%} of the held-out steps an action is outside the box that agents keep to, in "
             f"{_named(entries, store.entry_names('actions'))}: `data import --action_low --action_high` sets it"
@@ -235,7 +230,7 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
         excess = np.maximum(sign * (values - end), 0)
         far = excess > REACH * spread + (0.5 + 5 / episodes) * std
         share = np.add.reduceat(far, held_out.offsets[:-1], dtype=np.float64) / held_out.episode_lengths[:, None]
-        outside = np.logical_or.reduceat(excess > 0, held_out.offsets[:-1]).sum(axis=0)
+        outside = np.logical_or.reduceat(excess > resolution, held_out.offsets[:-1]).sum(axis=0)
         shifted |= (alike[outside] < LEVEL / (2 * len(std))) | (share >= 0.05).any(axis=0)
         shifted |= (excess > np.maximum((1 + 10 / episodes) * (high - low), std)).any(axis=0)
         distance += excess / std

@@ -8,13 +8,7 @@ from gymnasium.spaces import Box
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
-from decision_rnn.data.info import (
-    describe_copies,
-    warn_of_actions,
-    warn_of_observations,
-    warn_of_returns,
-    warn_of_shift,
-)
+from decision_rnn.data.info import warn_of_actions, warn_of_copies, warn_of_observations, warn_of_returns, warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import share_outside
@@ -85,7 +79,7 @@ def warn_of_run(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore, va
         warn(f"warning: {warning}")
     for warning in () if validated is None else warn_of_shift(episodes, validated):
         warn(f"warning: {config.validation}: {warning}")
-    for kind, sentence in describe_copies(episodes, config.agent.delta_actions):
+    for kind, sentence in warn_of_copies(episodes, config.agent.delta_actions):
         warn(f"{kind}: {sentence}")
     if reach := describe_reach(targets, episodes.episode_returns):
         tell(reach)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decision_rnn import Episode, write_store
-from decision_rnn.data.info import describe_copies
+from decision_rnn.data.info import warn_of_copies
 from decision_rnn.data.store import EpisodeStore
 
 NAMES = {"observations": ["speed", "pid_0", "last_0", "range"], "actions": ["motor_0", "motor_1"]}
@@ -36,28 +36,28 @@ def log(folders: Path) -> Callable[..., EpisodeStore]:
 
 
 def test_clean_log_is_silent(log: Callable[..., EpisodeStore]) -> None:
-    assert list(describe_copies(log())) == []
+    assert list(warn_of_copies(log())) == []
 
 
 def test_single_steps_are_silent(log: Callable[..., EpisodeStore]) -> None:
-    assert list(describe_copies(log(leaks=True, length=1))) == []
+    assert list(warn_of_copies(log(leaks=True, length=1))) == []
 
 
 def test_action_among_the_observations_is_a_leak(log: Callable[..., EpisodeStore]) -> None:
-    ((kind, sentence),) = describe_copies(log(leaks=True))
+    ((kind, sentence),) = warn_of_copies(log(leaks=True))
     assert (kind, "1 (pid_0)" in sentence, "0 (motor_0)" in sentence) == ("warning", True, True)
     assert "last_0" not in sentence
 
 
 def test_previous_action_among_the_observations_is_noted(log: Callable[..., EpisodeStore]) -> None:
-    ((kind, sentence),) = describe_copies(log(delayed=True))
+    ((kind, sentence),) = warn_of_copies(log(delayed=True))
     assert (kind, "2 (last_0)" in sentence, "0 (motor_0)" in sentence) == ("note", True, True)
 
 
 @pytest.mark.parametrize(("repeats", "reported"), [(10, False), (100, True)])
 def test_log_faster_than_its_decisions(log: Callable[..., EpisodeStore], repeats: int, reported: bool) -> None:
     store = log(repeats=repeats, length=1000)
-    sentences = [sentence for _, sentence in describe_copies(store)]
+    sentences = [sentence for _, sentence in warn_of_copies(store)]
     assert len(sentences) == reported
     pairs = [(episode.actions[:-1], episode.actions[1:]) for episode in store]
     before, after = (np.concatenate(each).astype(float) for each in zip(*pairs, strict=True))
