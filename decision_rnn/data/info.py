@@ -22,9 +22,9 @@ LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
 LEVEL = 0.01
 """The probability with which chance alone reports some entry of held-out episodes by their number."""
-REACH = 5
+REACH = 4
 """Held-out values this many times as far beyond the training range as training episodes differ in reach are reported:
-e^-5 of those that leave it where the tail is exponential, and fewer where it is lighter."""
+e^-4 of those that leave it where the tail is exponential, and fewer where it is lighter."""
 SAMPLE = 10_000
 """The number of steps in which copies of actions are looked for."""
 COPIED = 0.98
@@ -198,7 +198,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
     if not isinstance(box := store.action_space, Box):
         return
     outside = (held_out.actions < box.low.ravel()) | (held_out.actions > box.high.ravel())
-    share, chance = outside.any(axis=1).mean(), min(0.5, 2 * store.action_dim / (len(store) + 1))
+    share, chance = outside.any(axis=1).mean(), min(0.5, 4 * store.action_dim / (len(store) + 1))
     if share > (0.0 if store.stated_spaces[1] or shifted_actions else chance):
         entries = np.argsort(-outside.mean(axis=0), kind="stable")[: outside.any(axis=0).sum()]
         yield (
@@ -213,9 +213,9 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
 
     That is so in two cases. Either too many episodes leave the range: if all E training and H held-out episodes were
     drawn alike, those with the k highest values of all would be held out with the probability H/(E+H) (H-1)/(E+H-1)
-    ..., below `LEVEL` over all entries and both ends. Or some go too far: for a twentieth of an episode, farther than
-    `REACH` times as far as the upper half of the training episodes goes beyond the median one, and half a standard
-    deviation; or in one step, by more than the whole range. Both are wider the fewer episodes are trained on.
+    ..., below `LEVEL` over all entries and both ends. Or some go too far: for a fifth of an episode's steps, half a
+    standard deviation and `REACH` times what the upper half of the training episodes goes beyond the median one; or in
+    a single step, by more than the whole range. Both limits are wider the fewer episodes are trained on.
     """
     training, values = getattr(store, kind), getattr(held_out, kind)
     episodes, number = len(store), len(held_out)
@@ -231,7 +231,7 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
         far = excess > REACH * spread + (0.5 + 5 / episodes) * std
         share = np.add.reduceat(far, held_out.offsets[:-1], dtype=np.float64) / held_out.episode_lengths[:, None]
         outside = np.logical_or.reduceat(excess > resolution, held_out.offsets[:-1]).sum(axis=0)
-        shifted |= (alike[outside] < LEVEL / (2 * len(std))) | (share >= 0.05).any(axis=0)
+        shifted |= (alike[outside] < LEVEL / (2 * len(std))) | (share >= 0.2).any(axis=0)
         shifted |= (excess > np.maximum((1 + 10 / episodes) * (high - low), std)).any(axis=0)
         distance += excess / std
     return distance, shifted
