@@ -15,14 +15,7 @@ from decision_rnn.data.formats import expand_folder, open_log
 from decision_rnn.data.logs import Log, LogOptions, Remarks
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
-from decision_rnn.data.sources.local import (
-    cache_episodes,
-    check_new,
-    merge_stores,
-    part_source,
-    write_part,
-    write_store,
-)
+from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store, write_stores
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
@@ -84,7 +77,7 @@ class Dataset:
             InputError: If there are none.
         """
         store = self.store.select(episodes)
-        store.source = part_source(self.name, store)
+        store.source.setdefault("origin", self.name)  # whose source says how agents are scored
         return Dataset(self.name, store, _source(self.name).spec(self.name, store))
 
 
@@ -436,16 +429,14 @@ def split_dataset(
     names = [f"local/{word}-train", f"local/{word}-held-out"]
     for name in names:
         check_new(name, overwrite=overwrite)
-    held_out = np.zeros(total, bool)
-    chosen = np.random.default_rng(seed).permutation(total)[: min(max(1, round(hold_out * total)), total - 1)]
-    held_out[chosen] = True
+    order = np.random.default_rng(seed).permutation(total)
+    count = min(max(1, round(hold_out * total)), total - 1)
     split = {"dataset": whole.name, "fingerprint": whole.store.fingerprint, "hold_out": hold_out, "seed": seed}
-    for name, mask in zip(names, (~held_out, held_out), strict=True):
-        share = f"{mask.sum():,} of {counted(total, 'episode')}"
-        note = f"{share} of {whole.name}, split with hold_out {hold_out:g} and seed {seed}"
-        part = whole.store.select(mask, note)
-        part.source = {**part_source(whole.name, part), "split": {**split, "episodes": np.flatnonzero(mask).tolist()}}
-        write_part(name, part, overwrite)
+    for name, indices in zip(names, (np.sort(order[count:]), np.sort(order[:count])), strict=True):
+        part = whole.select(indices).store
+        share = f"{len(part):,} of {counted(total, 'episode')} of {whole.name}"
+        part.source["notes"].append(f"{share}, split with hold_out {hold_out:g} and seed {seed}")
+        write_stores(name, [part], part.source | {"split": split | {"episodes": indices.tolist()}}, overwrite)
     return open_dataset(names[0]), open_dataset(names[1])
 
 

@@ -8,7 +8,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.agent.network import RESOLUTION
 from decision_rnn.backbones import State
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.dataset import as_dataset, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
@@ -199,7 +199,7 @@ def held_out_score(
     )
 
 
-def score_run(trained: TrainedAgent, name: str, plot: Path | str | None = None) -> HeldOutScore:
+def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) -> HeldOutScore:
     """`held_out_score` on the dataset `name`, of whose episodes a run takes the same `top_fraction` as of its own, with
     references if its own dataset is available and unchanged; `plot` is the file of a figure.
 
@@ -209,7 +209,7 @@ def score_run(trained: TrainedAgent, name: str, plot: Path | str | None = None) 
     config, data = trained.config, None
     if plot is not None:
         check_destination(Path(plot))
-    episodes = top_episodes(open_dataset(name, partial=config.partial).store, config.top_fraction)
+    episodes = top_episodes(as_dataset(name, partial=config.partial).store, config.top_fraction)
     try:
         store = open_dataset(config.dataset, config.path, config.partial).store
         if store.fingerprint != trained.provenance.fingerprint:

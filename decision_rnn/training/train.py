@@ -167,6 +167,8 @@ def is_cloned(keys: Mapping[str, Any], store: EpisodeStore) -> bool:
 
 def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
     """The keyword arguments of a run as plain values, with `steps`, if there are any, in the training section."""
+    if not isinstance(config.get("validation"), str | None):
+        config = {**config, "validation": as_dataset(config["validation"]).name}
     keys: dict[str, Any] = plain(config)
     return keys if steps is None else {**keys, "training": {**keys.get("training", {}), "steps": plain(steps)}}
 

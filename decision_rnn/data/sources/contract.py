@@ -52,8 +52,8 @@ class Source(ABC):
             )
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        """The dataset's evaluation environment and references, given its store; by default as its contents say, or as
-        the source says from which it is a part (`part_source`)."""
+        """The dataset's evaluation environment and references, given its store; by default as its contents say, or the
+        source of the dataset that it is a part of (`Dataset.select`)."""
         whole = str(store.source.get("origin", ""))
         source = SOURCES.get(whole.partition("/")[0], self)
         if source is self:

@@ -212,26 +212,17 @@ def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]
     notes = dict.fromkeys(note for store in stores for note in store.source.get("notes", ()))
     merged = {part: store.fingerprint for part, store in zip(parts, stores, strict=True)}
     source |= {"notes": list(notes), "merged": merged}
+    write_stores(name, stores, source)
+
+
+def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, Any], overwrite: bool = False) -> None:
+    """Write the episodes of stores of one environment, in that order, as the dataset `name`; errors and `overwrite` as
+    for `write_store`."""
     stated = zip(*(store.stated_spaces for store in stores), strict=True)
     spaces = [next(filter(None, each), None) for each in stated]
     with _replacing(LocalSource().folder(name)) as new:
-        check_new(name)
-        EpisodeStore.write(new, chain(*stores), environment_id=first.environment_id, source=source, spaces=spaces)
-
-
-def write_part(name: str, store: EpisodeStore, overwrite: bool) -> None:
-    """Write the episodes of a store as the dataset `name`, with its source; `overwrite` as for `write_store`."""
-    with _replacing(LocalSource().folder(name)) as new:
         check_new(name, overwrite=overwrite)
-        options: dict[str, Any] = {"environment_id": store.environment_id, "source": store.source}
-        EpisodeStore.write(new, store, spaces=store.stated_spaces, **options)
-
-
-def part_source(name: str, store: EpisodeStore) -> dict[str, Any]:
-    """The source of a part of the dataset `name`: that of its `store`, with the name of the dataset whose source says
-    how agents are scored, unless it is local."""
-    local = name.partition("/")[0] in (LocalSource.prefix, CachedEpisodes.prefix)
-    return store.source if local else {**store.source, "origin": name}
+        EpisodeStore.write(new, chain(*stores), environment_id=stores[0].environment_id, source=source, spaces=spaces)
 
 
 def remove_dataset(name: str) -> None:
