@@ -87,6 +87,7 @@ def test_runs_that_stop_early_are_compared_at_their_last_step(comparing: Compare
     assert trial.step == len(losses) == int(last_checkpoint(tmp_path / "runs" / trial.run).name) < 60
     assert all(later < earlier for earlier, later in itertools.pairwise(losses[:-1]))
     assert losses[-1] >= losses[-2]
+    assert f"step {trial.step} to {trial.step}" in str(comparison)
 
 
 def test_all_variants_are_scored_on_the_same_episodes(comparing: Compare, tmp_path: Path) -> None:
