@@ -87,7 +87,7 @@ def run(command: Namespace) -> None:
             settings = {"environment_id": command.environment, "action_space": space, **command.settings}
             dataset = import_log(command.logs, **settings)
             for kind, sentence in warn_of_copies(dataset.store):
-                warn(f"{kind}: {sentence}")
+                warn(f"{dataset.name}: {kind}: {sentence}")
             print(format_size(dataset))
         case "export":
             print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
