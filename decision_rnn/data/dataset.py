@@ -310,7 +310,7 @@ def import_log(
                     rows = [np.shape(each)[1:] for each in (episode.observations, episode.actions)]
                     if (shapes := shapes or rows) != rows:
                         raise InputError(f"{where} has rows of the shapes {rows}, unlike {shapes} in {label}.")
-                    yield _every(episode, every)
+                    yield _every(episode, every) if every > 1 else episode
         notes.extend(remarks.sentences())
 
     with quiet(not progress):
@@ -343,8 +343,6 @@ def import_log(
 
 def _every(episode: Episode, number: int) -> Episode:
     """The first of every so many steps of an episode, with the rewards of all, its last observation and its end."""
-    if number == 1:
-        return episode
     observations = np.concatenate([episode.observations[:-1:number], episode.observations[-1:]])
     rewards = np.add.reduceat(episode.rewards, np.arange(0, len(episode.rewards), number))
     return replace(episode, observations=observations, actions=episode.actions[::number], rewards=rewards)

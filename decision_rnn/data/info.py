@@ -20,13 +20,9 @@ UNRESOLVED = 2.0**20
 """Around a value this large, such as a Unix time, float32 holds no changes of a sixteenth and less."""
 LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
-LEVEL = 0.01
-"""The probability with which chance alone reports some entry of held-out episodes by their number."""
 REACH = 4
 """Held-out values this many times as far beyond the training range as training episodes differ in reach are reported:
 e^-4 of those that leave it where the tail is exponential, and fewer where it is lighter."""
-SAMPLE = 10_000
-"""The number of steps in which copies of actions are looked for."""
 COPIED = 0.98
 """The R2 of repeating the previous action from which a log is too fast: that of a sine of 44 steps a period."""
 
@@ -123,7 +119,7 @@ def warn_of_returns(store: EpisodeStore) -> Iterator[str]:
 def warn_of_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator[tuple[str, str]]:
     """Sentences, each after `warning` or `note`, on observation entries that equal an action of the same step or of the
     step before, and, unless `delta_actions` are learnt, on actions that hardly differ from the previous ones."""
-    table = store.table[:: max(1, store.steps // SAMPLE)]
+    table = store.table[:: max(1, store.steps // 10_000)]  # so many steps are enough
     table = table[table[:, store.columns["reset"].start] == 0].astype(np.float64)
     observations, actions, previous = (table[:, store.columns[k]] for k in ("observation", "action", "previous_action"))
     if not len(table):
@@ -136,11 +132,10 @@ def warn_of_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator
         for copy in np.flatnonzero(np.min(errors, axis=0) <= 1e-6 * spread[entry]).tolist():
             kind = "note" if errors[0][copy] <= errors[1][copy] else "warning"
             pairs[kind].append(f"{numbered(copy, names)} is action {numbered(entry, acted)}")
-    if pairs["warning"]:
-        text = "of the same step: the agent reads the answer, which is not there when it acts. Leave it out"
-        yield "warning", f"observation entry {listed(pairs['warning'])}, {text}"
-    if pairs["note"]:
-        yield "note", f"observation entry {listed(pairs['note'])}, of the step before"
+    leak = "of the same step: the agent reads the answer, which is not there when it acts. Leave it out"
+    for kind, step in (("warning", leak), ("note", "of the step before")):
+        if pairs[kind]:
+            yield kind, f"observation entry {listed(pairs[kind])}, {step}"
     explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / spread[varied]) if varied else 0.0
     if explained > COPIED and not delta_actions:
         text = "the log is faster than its decisions, and a low loss means little. `data import --every n` keeps every "
@@ -154,20 +149,19 @@ def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
     box = store.action_space
     if not isinstance(box, Box):
         return
+    names = store.entry_names("actions")
     outside, extent = share_outside(store.actions, box), np.ptp(store.actions, axis=0)
     narrow = np.flatnonzero((extent > 0) & (extent < (box.high - box.low).ravel() / 10))
     if narrow.size:
         yield (
-            f"{_named(narrow, store.entry_names('actions'))} of the actions fills less than a tenth of its bounds "
+            f"{_named(narrow, names)} of the actions fills less than a tenth of its bounds "
             "and is learnt badly, since actions are scaled to their bounds: give tighter bounds, or no action space"
         )
     if (box.low == -1).all() and (box.high == 1).all() and not outside:
         return
     fixed = np.flatnonzero(box.low.ravel() == box.high.ravel())
     origin = ", their range in the data" if store.stated_spaces[1] is None else ""
-    alone = (
-        f"; {_named(fixed, store.entry_names('actions'))} has a single value and is held at it" if len(fixed) else ""
-    )
+    alone = f"; {_named(fixed, names)} has a single value and is held at it" if len(fixed) else ""
     clipped = f"; in {outside:.1%} of the steps an action is outside and is clipped" if outside else ""
     yield f"actions are scaled from {box.low.min():.3g} to {box.high.max():.3g}{origin}{alone}{clipped}"
 
@@ -213,7 +207,7 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
 
     That is so in two cases. Either too many episodes leave the range: if all E training and H held-out episodes were
     drawn alike, those with the k highest values of all would be held out with the probability H/(E+H) (H-1)/(E+H-1)
-    ..., below `LEVEL` over all entries and both ends. Or some go too far: for a fifth of an episode's steps, half a
+    ..., below 1% over all entries and both ends. Or some go too far: for a fifth of an episode's steps, half a
     standard deviation and `REACH` times what the upper half of the training episodes goes beyond the median one; or in
     a single step, by more than the whole range. Both limits are wider the fewer episodes are trained on.
     """
@@ -231,7 +225,7 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
         far = excess > REACH * spread + (0.5 + 5 / episodes) * std
         share = np.add.reduceat(far, held_out.offsets[:-1], dtype=np.float64) / held_out.episode_lengths[:, None]
         outside = np.logical_or.reduceat(excess > resolution, held_out.offsets[:-1]).sum(axis=0)
-        shifted |= (alike[outside] < LEVEL / (2 * len(std))) | (share >= 0.2).any(axis=0)
+        shifted |= (alike[outside] < 0.01 / (2 * len(std))) | (share >= 0.2).any(axis=0)
         shifted |= (excess > np.maximum((1 + 10 / episodes) * (high - low), std)).any(axis=0)
         distance += excess / std
     return distance, shifted
