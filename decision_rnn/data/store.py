@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.cache import cache_root, sha256_of, sha256_of_json
-from decision_rnn.data.writing import CHUNK, FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
+from decision_rnn.data.writing import (
+    FINAL,
+    RETURNS,
+    REWARDS,
+    TABLE,
+    chunk_edges,
+    column_layout,
+    moments,
+    of_equal_length,
+    returns_to_go,
+    write_arrays,
+)
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
 from decision_rnn.environments.spaces import (
     KINDS,
@@ -210,12 +221,9 @@ class EpisodeStore:
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
         to_go, lengths = np.empty(self.steps, np.float32), self.episode_lengths
-        for length in np.unique(lengths):  # all episodes of a length together: there may be a million of one step
-            episodes, size = np.flatnonzero(lengths == length), max(1, CHUNK // int(length))
-            for group in np.split(episodes, range(size, len(episodes), size)):
-                column, steps = group[:, None], np.arange(length)
-                backwards = self._rewards[self.first_rows[column] + steps][:, ::-1]
-                to_go[self.offsets[column] + steps] = np.cumsum(backwards, axis=1)[:, ::-1]
+        for episodes, rows in of_equal_length(self.first_rows, lengths):
+            steps = rows + (self.offsets[:-1] - self.first_rows)[episodes, None]
+            to_go[steps] = returns_to_go(self._rewards[rows])
         return to_go
 
     @classmethod
@@ -275,7 +283,7 @@ class EpisodeStore:
             observations, actions = table[:, columns["observation"]], table[:, columns["action"]]
             action_range = np.array([actions.min(0), actions.max(0)], np.float64)
             offsets = np.load(folder / "offsets.npy")
-            mean, std = moments(observations[start:stop] for start, stop in pairwise(offsets))
+            mean, std = moments(observations[start:stop] for start, stop in pairwise(chunk_edges(offsets)))
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,

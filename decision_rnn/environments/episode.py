@@ -12,6 +12,8 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 
 ARRAYS = ("observations", "actions", "rewards")
+GROUP = 4096
+"""The steps of short episodes that are handled together: there may be a million episodes of one step."""
 Missing = Literal["error", "drop_episode", "end_episode"]
 """What is done with an episode in which a number is NaN, infinite, or too large for float32. `drop_episode` leaves it
 out. `end_episode` ends it before the first step with a missing number, neither terminated nor truncated; the
@@ -46,6 +48,19 @@ def is_finite(values: np.ndarray) -> np.ndarray:
         return np.isfinite(values.astype(np.float32, copy=False))
 
 
+def grouped(episodes: Iterable[Episode]) -> Iterator[list[Episode]]:
+    """Lists of successive episodes, each of at least GROUP steps but for the last."""
+    group, steps = list[Episode](), 0
+    for episode in episodes:
+        group.append(episode)
+        steps += len(episode.rewards)
+        if steps >= GROUP:
+            yield group
+            group, steps = [], 0
+    if group:
+        yield group
+
+
 def checked_episodes(
     episodes: Iterable[Any],
     name: str,
@@ -68,34 +83,25 @@ def checked_episodes(
         InputError: If there are none, or, naming the episode, if its arrays do not fit each other, the spaces or the
             first episode, or if a number is missing.
     """
-    sizes = [layout and layout.size for layout in layouts]
     counts: Counter[str] = Counter()
-    for index, item in enumerate(episodes):
-        where = f"{name}: episode {index}"
-        episode = _as_rows(item, layouts, where)
-        shapes = {key: getattr(episode, key).shape for key in ARRAYS}
-        steps, dims = episode.rewards.size, [shape[-1] if shape else 0 for shape in shapes.values()][:2]
-        sizes = [size or dim for size, dim in zip(sizes, dims, strict=True)]
-        numeric = all(getattr(episode, key).dtype.kind in "fiub" for key in ARRAYS)
-        expected = ((steps + 1, sizes[0]), (steps, sizes[1]), (steps,))
-        if not numeric or not steps or tuple(shapes.values()) != expected:
-            raise InputError(
-                f"{where} has the shapes {shapes}: expected numbers of shape (T+1, {sizes[0]}), (T, {sizes[1]}) and "
-                "(T,). Repeat the last observation if none follows the last action; give the spaces of other values."
-            )
-        counts["total"] += 1
-        finite = {key: is_finite(getattr(episode, key)).reshape(shapes[key][0], -1).all(axis=1) for key in ARRAYS}
-        first = {key: int(rows.argmin()) for key, rows in finite.items() if not rows.all()}
-        if not first:
-            yield episode
-        elif missing == "error":
-            key, step = next(iter(first.items()))
-            raise InputError(f"{where} has {key} that are not finite in float32, first at step {step}. Leave it out.")
-        elif missing == "drop_episode" or min(first.values()) == 0:
-            counts["dropped"] += 1
-        else:
-            counts["cut before the first"] += 1
-            yield _ended(episode, min(first.values()))
+    for group in grouped(_shaped_episodes(episodes, name, layouts)):
+        finite = all(is_finite(np.concatenate([getattr(episode, key) for episode in group])).all() for key in ARRAYS)
+        for index, episode in enumerate(group, counts["total"]):
+            first = {} if finite else _first_missing(episode)
+            if not first:
+                yield episode
+            elif missing == "error":
+                key, step = next(iter(first.items()))
+                raise InputError(
+                    f"{name}: episode {index} has {key} that are not finite in float32, first at step {step}. Leave it "
+                    "out."
+                )
+            elif missing == "drop_episode" or min(first.values()) == 0:
+                counts["dropped"] += 1
+            else:
+                counts["cut before the first"] += 1
+                yield _ended(episode, min(first.values()))
+        counts["total"] += len(group)
     if counts["total"] == counts["dropped"]:
         raise InputError(f"{name} has no episodes{' without missing numbers' * bool(counts)}: expected at least one.")
     for action in ("dropped", "cut before the first"):
@@ -104,12 +110,38 @@ def checked_episodes(
             notes.append(f"{of_all} had missing numbers: {action} (missing {missing})")
 
 
+def _shaped_episodes(episodes: Iterable[Any], name: str, layouts: Sequence[Layout | None]) -> Iterator[Episode]:
+    """Episodes as rows of numbers of the sizes of the layouts or of the first episode."""
+    sizes = [layout and layout.size for layout in layouts]
+    for index, item in enumerate(episodes):
+        episode = _as_rows(item, layouts, where := f"{name}: episode {index}")
+        arrays = episode.observations, episode.actions, episode.rewards
+        shapes, steps = [array.shape for array in arrays], arrays[2].size
+        sizes = [size or (shape[-1] if shape else 0) for size, shape in zip(sizes, shapes, strict=False)]
+        numeric = all(array.dtype.kind in "fiub" for array in arrays)
+        if not numeric or not steps or shapes != [(steps + 1, sizes[0]), (steps, sizes[1]), (steps,)]:
+            raise InputError(
+                f"{where} has the shapes {dict(zip(ARRAYS, shapes, strict=True))}: expected numbers of shape "
+                f"(T+1, {sizes[0]}), (T, {sizes[1]}) and (T,). Repeat the last observation if none follows the last "
+                "action; give the spaces of other values."
+            )
+        yield episode
+
+
+def _first_missing(episode: Episode) -> dict[str, int]:
+    """The first steps at which arrays have a missing number, by the arrays' names."""
+    finite = {key: is_finite(getattr(episode, key)) for key in ARRAYS}
+    rows = {key: values.reshape(len(values), -1).all(axis=1) for key, values in finite.items()}
+    return {key: int(each.argmin()) for key, each in rows.items() if not each.all()}
+
+
 def _as_rows(episode: Any, layouts: Sequence[Layout | None], where: str) -> Episode:
     observations, actions = (
         _rows(getattr(episode, key), layout, f"{key} of {where}") for key, layout in zip(ARRAYS, layouts, strict=False)
     )
     flags = ("terminated", "truncated") if hasattr(episode, "terminated") else ("terminations", "truncations")
-    terminated, truncated = (bool(np.ravel(getattr(episode, flag))[-1]) for flag in flags)
+    ends = (getattr(episode, flag) for flag in flags)
+    terminated, truncated = (end if isinstance(end, bool) else bool(np.ravel(end)[-1]) for end in ends)
     rewards, seed = np.asarray(episode.rewards), getattr(episode, "seed", None)
     return Episode(observations, actions, rewards, terminated, truncated, seed)
 

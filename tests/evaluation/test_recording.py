@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from swing import CAR, LIMIT, SMALL, push
 
 import decision_rnn
-from decision_rnn import EnvironmentActor, Episode, InputError, record
+from decision_rnn import EnvironmentActor, InputError, record
 from decision_rnn.data import writing
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.environments import playing
@@ -123,12 +123,13 @@ def test_finished_episodes_are_kept_when_it_breaks_off(kind: str, capsys: pytest
 def test_interrupt_while_an_episode_is_written_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = writing._rows
 
-    def interrupted(episode: Episode) -> np.ndarray:
+    def interrupted(*arguments: Any) -> Any:
         interrupt()
         interrupt()
-        return rows(episode)
+        return rows(*arguments)
 
     monkeypatch.setattr(writing, "_rows", interrupted)
+    monkeypatch.setattr("decision_rnn.environments.episode.GROUP", 1)
     with pytest.raises(KeyboardInterrupt):
         record(push, CAR, "local/while-written", episodes=5, progress=False)
     assert decision_rnn.open_dataset("local/while-written").store.num_episodes == 1

@@ -65,6 +65,15 @@ def test_calls_and_memory_before_the_first_step(folders: Path, shape: str, optio
     assert large - small < 3 * store.file.nbytes
 
 
+def test_calls_for_writing_short_episodes(folders: Path) -> None:
+    episodes = [Episode(np.zeros((2, 3)), np.zeros((1, 2)), np.ones(1), True, False)] * LARGE
+    costs = {
+        size: cost(lambda size=size: write_store(f"local/short-{size}", episodes[:size])) for size in (SMALL, LARGE)
+    }
+    (few, _), (many, _) = costs.values()
+    assert many - few < 60 * (LARGE - SMALL)
+
+
 def test_limits_of_the_return_to_go_are_quantiles_by_timestep(folders: Path) -> None:
     """Against numpy, one timestep after the other; positive rewards of equal episodes weigh alike."""
     lengths = np.array([9, 40, 40, 3, 25, 1])
