@@ -14,9 +14,8 @@ from typing import Any
 
 from decision_rnn.comparison import summary, tables
 from decision_rnn.comparison.record import Record
-from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.files import check_destination, new_file, write_atomically
-from decision_rnn.utils.messages import counted, warn
+from decision_rnn.utils.messages import counted
 from decision_rnn.utils.parsing import read_json, to_json
 
 
@@ -87,20 +86,13 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg; if matplotlib fails, a warning replaces the last one."""
-    record = json.dumps(to_json(comparison), separators=(",", ":"), allow_nan=False)
-    picture = "![Scores](scores.svg)\n\n"
-    try:
-        from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
+    """Write comparison.json, comparison.md and scores.svg."""
+    from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
 
-        write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
-    except OSError:
-        raise
-    except Exception as error:  # a broken matplotlib
-        picture = ""
-        warn(f"warning: scores.svg is left out ({type(error).__name__}: {one_line(error)})")
-    write_atomically(folder / "comparison.md", f"{picture}{comparison}\n".encode())
+    record = json.dumps(to_json(comparison), separators=(",", ":"), allow_nan=False)
     write_atomically(folder / "comparison.json", f"{record}\n".encode())
+    write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
+    write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
 
 
 def write_page(path: Path, output: Path | None = None) -> Path:

@@ -22,7 +22,6 @@ from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.runs.checkpoint import LIMIT, TrainedAgent, load_agent, load_training_state
 from decision_rnn.runs.folder import (
     MetricsLog,
-    check_new_run,
     check_resumed_run,
     checkpoints_of,
     final_step,
@@ -52,7 +51,7 @@ def prepare_run(
     Raises:
         InputError: If the run cannot be trained on the dataset or evaluated here, or the folder holds another one.
     """
-    config, store = check_run(config, dataset, folder, resume, overwrite), dataset.store
+    config, store = check_run(config, dataset, folder, resume), dataset.store
     episodes = select_episodes(config, store)
     saved = load_agent(folder) if resume and checkpoints_of(folder) else None
     initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
@@ -99,7 +98,7 @@ def prepare_run(
     return TrainingLoop(folder, config, spec, trainer, stream, validation, log, means)
 
 
-def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, overwrite: bool) -> RunConfig:
+def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
     """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
     evaluation, batch_size = config.evaluation, config.training.batch_size
     if batch_size % world_size():
@@ -115,11 +114,7 @@ def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool, o
             config = replace(config, evaluation=replace(evaluation, episodes=0, checkpoint_episodes=0))
         else:
             evaluation_environment(evaluation, dataset.spec)
-    if resume:
-        return check_resumed_run(config, folder)
-    if rank() == 0:
-        check_new_run(folder, overwrite)
-    return config
+    return check_resumed_run(config, folder) if resume else config
 
 
 def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:

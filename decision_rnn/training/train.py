@@ -154,6 +154,7 @@ def train_keys(
         folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
+            check_new_run(folder, overwrite or resume)
         return Run(folder, prepare_run(run_config, dataset, folder, resume, overwrite).run(callback))
 
 

@@ -126,13 +126,3 @@ def test_page_fits_the_window_of_a_browser(html: str, width: int, tmp_path: Path
     title = re.search(r"<title>(\d+)</title>", page.stdout)
     assert title is not None
     assert int(title[1]) <= width
-
-
-def test_comparison_is_written_without_a_picture_if_matplotlib_is_broken(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("decision_rnn.comparison.figures.scores_file", lambda *_: int("no backend"))
-    write_comparison(tmp_path, comparison)
-    assert "no backend" in capsys.readouterr().err
-    assert {file.name for file in tmp_path.iterdir()} == {"comparison.json", "comparison.md"}
-    assert "scores.svg" not in (tmp_path / "comparison.md").read_text()
