@@ -68,7 +68,7 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     store, returns = dataset.store, dataset.store.episode_returns
     values = np.concatenate([store.observations, store.actions], axis=1)
     names = [name or f"{kind[:-1]} {entry}" for kind in KINDS for entry, name in enumerate(_names(store, kind))]
-    mean, std = moments([values])
+    mean, std = moments(values[first : first + CHUNK] for first in range(0, store.steps, CHUNK))
     lowest, highest = (extreme.reduceat(values, store.offsets[:-1]) for extreme in (np.minimum, np.maximum))
     choices = np.concatenate([_layout(store, kind).categorical for kind in KINDS])  # a rare choice is not extreme
     distances = np.maximum(mean - lowest, highest - mean) / np.where((std > 0) & ~choices, std, np.inf)
@@ -79,8 +79,8 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     if store.equal_returns:
         titles = {middle: "typical"}
     extreme = int(reach.argmax())
-    farthest = f"{names[distances[extreme].argmax()]}, {reach[extreme]:.3g} sd from its mean"
-    titles[extreme] = "\n".join(filter(None, [titles.get(extreme), f"most extreme: {farthest}"]))
+    farthest = f"{names[distances[extreme].argmax()][:WIDTH]}, {reach[extreme]:.3g} sd from its mean"
+    titles[extreme] = f"{titles.get(extreme, 'most extreme')}\n{farthest}"
     entries = np.sort(np.argsort(-distances[list(titles)].max(0), kind="stable")[:PANELS])
     heights = [2.8] * (not store.equal_returns) + [len(entries) + 0.5]
     figure = Figure(figsize=(4 + 3 * len(titles), sum(heights) + 0.3), layout="constrained")

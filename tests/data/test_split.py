@@ -1,13 +1,16 @@
 """Episodes of a dataset: split by whole episodes, selected, read back as arrays, overwritten; or in memory."""
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from data_files import assert_equal, hopper_episodes, publish, random_episode
+from data_files import assert_equal, forked, hopper_episodes, publish, random_episode
 
 from decision_rnn import Dataset, Episode, InputError, import_log, open_dataset, split_dataset, train, write_store
 from decision_rnn.cli.main import main
@@ -87,7 +90,7 @@ def test_split_of_too_few_episodes_or_a_taken_name_raises(capsys: pytest.Capture
         open_dataset("local/log-train")
 
 
-def test_split_of_a_minari_dataset_keeps_its_scores_and_environment() -> None:
+def test_parts_of_a_minari_dataset_keep_scores_and_environment() -> None:
     publish("toy/hopper-v0", hopper_episodes(), ref_min_score=-5.0, ref_max_score=40.0)
     whole = open_dataset("minari/toy/hopper-v0")
     for part in split_dataset(whole, 0.3):
@@ -169,9 +172,7 @@ def imported(scale: float, **options: Any) -> Dataset:
     return import_log(log(scale), "local/log", "x", "u", "gain", progress=False, **options)
 
 
-def test_overwrite_replaces_a_dataset_and_leaves_open_ones_intact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overwrite_replaces_a_dataset_and_keeps_open_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = imported(1)
     with pytest.raises(InputError, match="local/log exists"):
         imported(2)
@@ -204,6 +205,13 @@ def test_overwrite_replaces_a_dataset_and_leaves_open_ones_intact(
     assert write_store("local/new", noise(1), overwrite=True).num_episodes == 1  # there was none
 
 
+def overwrite_and_die() -> None:
+    """Write two episodes, and be killed before the third."""
+    third = (os.kill(os.getpid(), signal.SIGKILL) for _ in range(1))
+    write_store("local/log", chain(noise(2), third), overwrite=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 def test_failed_overwrite_keeps_the_old_data(tmp_path: Path) -> None:
     before = imported(1).store
 
@@ -220,5 +228,8 @@ def test_failed_overwrite_keeps_the_old_data(tmp_path: Path) -> None:
     assert main(["data", "import", str(tmp_path / "log.csv"), "--name", "local/log", "--overwrite"]) == 2
     with pytest.raises(InputError, match="append"):
         imported(2, append=True, overwrite=True)
+    process = forked(overwrite_and_die)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     after = open_dataset("local/log").store
     assert (after.fingerprint, after[0].rewards.tolist()) == (before.fingerprint, [1, 2, 3])
