@@ -140,13 +140,13 @@ def evaluate(
                 if validation is not None or plot is not None or not played:
                     raise
                 warn(f"there is no held-out score: {error}")
-        result: Result | HeldOutScore
-        if played or held_out is None:
-            result = replace(score(policy, chosen, processes), held_out=held_out)
-        else:
-            result = held_out
+        if held_out is not None and not played:
+            if folder is not None:
+                write_held_out(folder, held_out)
+            return held_out
+        result = replace(score(policy, chosen, processes), held_out=held_out)
     if folder is not None:
-        write_result(folder, result) if isinstance(result, Result) else write_held_out(folder, result)
+        write_result(folder, result)
         if (folder / "config.yaml").is_file():  # a run's
             write_scores(folder, result.step, result.scalars("evaluation"))
     return result

@@ -116,10 +116,6 @@ class HeldOutScore:
         """The entries that vary, those that the agent predicts worst first."""
         return [int(entry) for entry in np.argsort(self.entry_scores()) if self.variance[entry]]
 
-    def scalars(self, kind: str) -> dict[str, float]:
-        """The score as loggers show it, by tag, such as `evaluation/held_out_R2`."""
-        return {f"{kind}/held_out_{self.measure}": self.score()}
-
     def __str__(self) -> str:
         size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
         error = "squared error" if self.measure == "R2" else "error rate"
@@ -286,11 +282,11 @@ def reference_actions(trained: TrainedAgent, episodes: EpisodeStore, data: Episo
     def inputs(observation: Tensor) -> Tensor:
         return F.pad(encoder(observation).double(), (1, 0), value=1.0)
 
-    size = encoder.features + 1
-    gram, moments = torch.zeros(size, size).double(), torch.zeros(size, data.action_dim).double()
-    for observation, action in zip(training.observation.split(BLOCK), training.action.split(BLOCK), strict=True):
-        gram += inputs(observation).T @ inputs(observation)
-        moments += inputs(observation).T @ action.double()
+    products = [
+        inputs(observation).T @ torch.cat([inputs(observation), action.double()], dim=1)
+        for observation, action in zip(training.observation.split(BLOCK), training.action.split(BLOCK), strict=True)
+    ]
+    gram, moments = torch.stack(products).sum(0).split([encoder.features + 1, data.action_dim], dim=1)
     weights = torch.linalg.lstsq(gram, moments, rcond=SINGULAR, driver="gelsd").solution
     mean = training.action.double().mean(0)
     return {
@@ -327,7 +323,7 @@ def plot_held_out(
         panel.spines[["top", "right"]].set_visible(False)
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     figure.axes[-1].set_xlabel("step")
-    title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, the one of median error"
+    title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, of median error"
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

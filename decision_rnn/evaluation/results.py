@@ -195,7 +195,7 @@ class Result(Measurements):
             suffix = "" if target.target_return is None else f"_at_{target.name}"
             scalars[f"{kind}/score{suffix}"] = target.score_mean
             scalars |= {f"{kind}/{name}{suffix}": metric.mean for name, metric in target.metrics.items()}
-        return scalars | (self.held_out.scalars(kind) if self.held_out else {})
+        return scalars
 
     def __str__(self) -> str:
         """The table that commands print."""
