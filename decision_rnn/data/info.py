@@ -215,7 +215,8 @@ def _shift(store: EpisodeStore, held_out: EpisodeStore, kind: str) -> tuple[np.n
     episodes, number = len(store), len(held_out)
     low, high = training.min(axis=0), training.max(axis=0)
     resolution = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12  # so that constants may differ in their last bits
-    std = np.maximum(training.std(axis=0, dtype=np.float64), resolution).astype(np.float32)
+    std = store.observation_std if kind == "observations" else training.std(axis=0, dtype=np.float64)
+    std = np.maximum(std, resolution).astype(np.float32)
     alike = np.cumprod([1.0, *((number - k) / (episodes + number - k) for k in range(number))])
     distance, shifted = np.zeros_like(values), np.zeros(values.shape[1], bool)
     for sign, extreme, end in ((1, np.maximum, high), (-1, np.minimum, low)):
