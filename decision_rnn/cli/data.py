@@ -1,4 +1,4 @@
-"""`decision-rnn data ACTION`: list, describe, make, verify, import, export, merge or remove datasets."""
+"""`decision-rnn data ACTION`: list, describe, make, verify, import, export, merge, split or remove datasets."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -129,7 +129,8 @@ def warn_of_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator
     pairs: dict[str, list[str]] = {"note": [], "warning": []}
     for entry in varied:
         errors = [((observations - values[:, [entry]]) ** 2).mean(axis=0) for values in (previous, actions)]
-        for copy in np.flatnonzero(np.min(errors, axis=0) <= 1e-6 * spread[entry]).tolist():
+        equal = (np.min(errors, axis=0) <= 1e-6 * spread[entry]) & (np.ptp(observations, axis=0) > 0)
+        for copy in np.flatnonzero(equal).tolist():
             kind = "note" if errors[0][copy] <= errors[1][copy] else "warning"
             pairs[kind].append(f"{numbered(copy, names)} is action {numbered(entry, acted)}")
     leak = "of the same step: the agent reads the answer, which is not there when it acts. Leave it out"

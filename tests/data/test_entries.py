@@ -11,7 +11,7 @@ from decision_rnn import Episode, open_dataset, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.data import entries
 from decision_rnn.data.entries import entry_statistics, format_entries
-from decision_rnn.data.info import format_info
+from decision_rnn.data.info import format_info, warn_of_copies
 
 pytestmark = pytest.mark.usefixtures("folders")
 
@@ -85,6 +85,13 @@ def test_long_tables_say_how_much_they_leave_out(sizes: tuple[int, int], counts:
     for lines, size, count in zip((observations, actions), sizes, counts, strict=True):
         assert sum(line.strip()[:1].isdigit() for line in lines) == count
         assert any(f"{size - count} more" in line for line in lines) == (count < size)
+
+
+def test_constant_entries_are_no_copies_of_rare_choices() -> None:
+    """As in a T-Maze, whose hint and place are 0 wherever the agent does not turn yet."""
+    actions = np.eye(3, dtype=np.float32)[[0, 0, 0, 0, 1]]
+    episodes = [Episode(np.zeros((6, 2)), actions, np.zeros(5), True, False)]
+    assert list(warn_of_copies(write_store("local/maze", episodes, action_space=Discrete(3)))) == []
 
 
 def test_scores_are_left_out_without_references() -> None:
