@@ -115,7 +115,7 @@ class ActingLoop(ABC, Generic[State]):
         if done is None or self._first is None:
             self._target_return, self._first = targets, None
             return
-        mask = np.broadcast_to(np.asarray(done, bool), self._first.shape)
+        mask = _for_each(done, len(self._first), "done", bool)
         if target_return is not None:
             np.copyto(self._target, targets, where=mask)
             self._target_return = self._target.copy()
@@ -147,8 +147,11 @@ class ActingLoop(ABC, Generic[State]):
         if self._first is None:
             self._begin(count)
         assert self._first is not None
-        self._reward[...] = 0.0 if reward is None else reward
-        ended = None if done is None else np.broadcast_to(np.asarray(done, bool), (count,))
+        try:
+            self._reward[...] = 0.0 if reward is None else reward
+        except (TypeError, ValueError):  # checked only here, since it takes as long as a small layer
+            self._reward[...] = _for_each(reward, count, "reward", np.float32)
+        ended = None if done is None else _for_each(done, count, "done", bool)
         if ended is None and self._expects_done and not self._first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         by_next_step = self._mode == "NextStep" and not single
@@ -203,20 +206,25 @@ class ActingLoop(ABC, Generic[State]):
         if not (np.isfinite(targets) | (np.isposinf(targets) & self.limited)).all():
             expected = "a finite number or auto" if self.limited else "a finite number, as nothing limits the return"
             raise InputError(f"target_return is {target_return!r:.100}: expected {expected}")
-        return targets if self.num_envs is None else np.broadcast_to(targets, (self.num_envs,))
+        return targets if self.num_envs is None else _for_each(targets, self.num_envs, "target_return", np.float32)
 
     def _rows(self, observation: ArrayLike) -> tuple[np.ndarray, bool]:
         """Observations as rows, (environments, O) float32, and whether there was only one, without the batch."""
         layout, environments = self.observation_layout, self.num_envs if self._first is None else len(self._first)
+        values: Any
         if layout.flat:
-            array = np.asarray(self._by_name(observation) if isinstance(observation, dict) else observation, np.float32)
-            single = array.ndim == 1 and self.num_envs is None
-            rows = array[None] if single else array
+            values = self._by_name(observation) if isinstance(observation, dict) else observation
+            try:
+                array = np.asarray(values, np.float32)
+                single = array.ndim == 1 and self.num_envs is None
+                rows = array[None] if single else array
+            except (TypeError, ValueError, RuntimeError):  # such as (observation, info), or a tensor with a gradient
+                raise InputError(f"the observation is {values!r:.100}: expected {layout.size} numbers.") from None
         else:
             single = self.num_envs is None and layout.holds_one(observation)
-            values: Any = [observation] if single else observation
+            values = [observation] if single else observation
             rows = (layout.rows_of if single else layout.rows)(values, "the observation").astype(np.float32, copy=False)
-        expected = (environments or len(rows), layout.size)
+        expected = (environments or (len(rows) if rows.ndim else 1), layout.size)
         if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")
         return rows, single
@@ -259,6 +267,14 @@ class ActingLoop(ABC, Generic[State]):
                     f"env {env!s:.100} has the {kind} space {space}, where the agent was trained on {kind}s of "
                     f"{layout.size} numbers"
                 )
+
+
+def _for_each(values: Any, count: int, name: str, dtype: type) -> np.ndarray:
+    """Values (count,) of one or of as many, also in a column; InputError, with their name, if there are others."""
+    try:
+        return np.broadcast_to(np.asarray(values, dtype).ravel(), (count,))
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is {values!r:.100}: expected one value, or {count}, one for each row.") from None
 
 
 def autoreset_mode(env: Any) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
@@ -172,3 +173,28 @@ def test_cloned_agent_needs_no_reward(pendulum: Any, tmp_path: Path) -> None:
     for actor in actors:
         for _ in range(3):
             actor(np.zeros(3, np.float32))
+
+
+def test_rewards_and_ends_of_other_shapes(make: Any) -> None:
+    """Columns, as torch simulators return them, are one value for each environment; others are named."""
+
+    def second(reward: Any, done: Any = None, actor: Any = None) -> np.ndarray:
+        actor = actor or make(num_envs=2)
+        actor(np.zeros((2, 2)), np.zeros(2))
+        return actor(np.ones((2, 2)), reward, done)
+
+    rewards, done = np.array([1.0, -2.0]), np.array([False, True])
+    expected = second(rewards, done)
+    np.testing.assert_array_equal(second(rewards[:, None], done[:, None].tolist()), expected)
+    np.testing.assert_array_equal(second(torch.tensor(rewards), torch.tensor(done)), expected)
+    for reward, name in ((np.ones(3), "reward"), ("much", "reward"), (rewards, "done")):
+        with pytest.raises(InputError, match=name):
+            second(reward, np.zeros(3, bool) if name == "done" else None)
+    actor = make(num_envs=2)
+    for arguments in ({"target_return": [1.0, 2.0, 3.0]}, {"done": [True] * 3}):
+        second(rewards, None, actor)
+        with pytest.raises(InputError, match=next(iter(arguments))):
+            actor.reset(**arguments)
+    for observation in ((np.zeros(2), {}), "ab", None, torch.zeros(2, requires_grad=True)):
+        with pytest.raises(InputError, match="observation"):
+            make()(observation)
