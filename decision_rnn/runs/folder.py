@@ -12,8 +12,8 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -23,7 +23,7 @@ from decision_rnn.data.dataset import full_name
 from decision_rnn.runs.loggers import Loggers
 from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.errors import InputError, writing
-from decision_rnn.utils.files import link_atomically, remove_directory, write_atomically
+from decision_rnn.utils.files import remove_directory, write_atomically
 from decision_rnn.utils.messages import typed
 from decision_rnn.utils.parsing import read_yaml
 
@@ -63,11 +63,10 @@ def last_checkpoint(run: Path) -> Path:
 
 def mark_best(run: Path, step: int | None) -> None:
     """Make the link `checkpoints/best` name the checkpoint of a step, if that is there."""
-    link, checkpoint = run / "checkpoints" / BEST, run / "checkpoints" / str(step)
-    if checkpoint.is_dir() and not link.is_symlink():
-        remove_directory(link)  # a copy of the run has a folder in its place
-    if checkpoint.is_dir() and not (link.is_symlink() and link.readlink() == Path(str(step))):
-        link_atomically(link, str(step))
+    link = run / "checkpoints" / BEST
+    if (link.parent / str(step)).is_dir():
+        remove_directory(link)
+        link.symlink_to(str(step))
 
 
 def run_of(checkpoint: Path) -> Path | None:
@@ -157,33 +156,22 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     return resumed
 
 
-@dataclass
-class LowestLoss:
-    """The lowest held-out loss in the lines of a run's metrics, its step, and the lines with higher ones since then."""
+def held_out_losses(lines: Iterable[Mapping[str, float]]) -> dict[int, float]:
+    """The held-out losses in lines of metrics, by step."""
+    return {int(line["step"]): line["validation_loss"] for line in lines if "validation_loss" in line}
 
-    loss: float = math.inf
-    step: int | None = None
-    lines_since: int = 0
 
-    def update(self, line: Mapping[str, float]) -> None:
-        """Take the next line into account; one without a held-out loss changes nothing."""
-        loss = line.get("validation_loss")
-        if loss is not None and loss < self.loss:
-            self.loss, self.step, self.lines_since = loss, int(line["step"]), 0
-        elif loss is not None:
-            self.lines_since += 1
-
-    def stops(self, config: RunConfig) -> bool:
-        """Whether a run ends early here."""
-        return 0 < config.training.early_stopping_patience <= self.lines_since
+def lowest_loss(losses: Mapping[int, float]) -> tuple[int | None, int]:
+    """The step of the lowest loss, None if there are none, and the number of losses after it."""
+    lowest = min(losses, key=lambda step: (math.isnan(losses[step]), losses[step]), default=None)
+    return lowest, 0 if lowest is None else len(losses) - 1 - [*losses].index(lowest)
 
 
 def final_step(run: Path, config: RunConfig) -> int:
     """The step at which the training of a run ends: the one at which it has stopped early, or `training.steps`."""
-    lines, lowest = read_metrics(run), LowestLoss()
-    for line in lines:
-        lowest.update(line)
-    return int(lines[-1]["step"]) if lowest.stops(config) else config.training.steps
+    lines = read_metrics(run)
+    stopped = 0 < config.training.early_stopping_patience <= lowest_loss(held_out_losses(lines))[1]
+    return int(lines[-1]["step"]) if stopped else config.training.steps
 
 
 class MetricsLog:
@@ -196,11 +184,10 @@ class MetricsLog:
         self.path = run / "metrics.jsonl"
         self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
-        self.loggers, self.lowest = None, LowestLoss()
+        self.loggers = None
         # A killed run may have logged steps after its last checkpoint, or an incomplete line.
         logged = [line for line in read_metrics(run) if line["step"] <= step]
-        for line in logged:
-            self.lowest.update(line)
+        self.held_out = held_out_losses(logged)
         if rank() == 0:
             lines = [json.dumps(line) + "\n" for line in logged]
             with writing(self.path):
@@ -227,7 +214,7 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        self.lowest.update(line)
+        self.held_out |= held_out_losses([line])
         if self.loggers is not None:
             with writing(self.path), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")

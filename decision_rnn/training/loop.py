@@ -21,7 +21,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluate_once
 from decision_rnn.runs.checkpoint import TrainedAgent, save_checkpoint
-from decision_rnn.runs.folder import MetricsLog, checkpoints_of, mark_best
+from decision_rnn.runs.folder import MetricsLog, checkpoints_of, lowest_loss, mark_best
 from decision_rnn.training.trainer import StepOutput, Trainer
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.distributed import TORCHRUN, any_process, rank
@@ -42,7 +42,8 @@ class TrainingLoop:
 
     Attributes:
         means: The scalars of each step since the last line of metrics, by name.
-        stopped_early: Whether the held-out loss has ended training (`training.early_stopping_patience`).
+        stopped_early: Whether the held-out loss has ended training.
+        best_step: The step of the lowest held-out loss.
     """
 
     folder: Path
@@ -54,6 +55,7 @@ class TrainingLoop:
     log: MetricsLog
     means: defaultdict[str, list[Tensor]]
     stopped_early: bool = False
+    best_step: int | None = None
     # A terminal sends Ctrl-C to all processes, and torchrun then sends it to its processes again.
     interruption: Interruption = field(default_factory=lambda: Interruption(patient=TORCHRUN in os.environ))
 
@@ -63,10 +65,11 @@ class TrainingLoop:
         name = f"training {self.config.backbone.name}"
         progress = bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
         with closing(self.log), progress, self.interruption:
-            self.stopped_early = self.log.lowest.stops(self.config)
+            self.best_step, checks = lowest_loss(self.log.held_out)
+            self.stopped_early = 0 < settings.early_stopping_patience <= checks
             if trainer.steps > 0 and self.is_scheduled():  # the process may have been killed before these
                 if rank() == 0:
-                    mark_best(self.folder, self.log.lowest.step)
+                    mark_best(self.folder, self.best_step)
                 self.evaluate()
             stopped, saved = False, time.monotonic()
             while not self.has_ended and not stopped:
@@ -86,11 +89,13 @@ class TrainingLoop:
                     metrics = self.write_metrics(output)
                     losses = {name: f"{metrics[name]:.4f}" for name in ("loss", "validation_loss") if name in metrics}
                     progress.set_postfix(losses, refresh=False)
-                    answer = self.show(partial(callback, trainer.steps, metrics)) if callback and rank() == 0 else None
+                    call = partial(callback, trainer.steps, metrics) if callback and rank() == 0 else None
+                    answer = None if call is None else self.interruption.call(partial(self.show, call))
                     declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
                     stopped = any_process(declined or self.interruption.requested)
-                    self.stopped_early = any_process(self.log.lowest.stops(self.config))
-                    saves |= any_process(self.log.lowest.step == trainer.steps)
+                    self.best_step, checks = lowest_loss(self.log.held_out)
+                    self.stopped_early = any_process(0 < settings.early_stopping_patience <= checks)
+                    saves |= any_process(self.best_step == trainer.steps)
                 if saves or stopped or self.stopped_early:
                     self.save()
                     saved = time.monotonic()
@@ -142,7 +147,7 @@ class TrainingLoop:
         self.means.clear()
         validation = self.validation
         # Not interrupted: a resumed run would lack the value, and stop at another step.
-        held_out = {} if validation is None else self.show(lambda trained: validation(trained.agent), False) or {}
+        held_out = {} if validation is None else self.show(lambda trained: validation(trained.agent))
         last = {"gradient_norm": output.gradient_norm.item(), "learning_rate": output.learning_rate}
         return self.log.write(self.trainer.steps, **averages, **last, **held_out)
 
@@ -151,7 +156,7 @@ class TrainingLoop:
         state = {**self.trainer.state_dict(), "stream": self.stream.state_dict()}
         state["means"] = {name: torch.stack(values) for name, values in self.means.items()}
         if rank() == 0:
-            save_checkpoint(self.folder, self.trained(self.trainer.result), state, self.log.lowest.step)
+            save_checkpoint(self.folder, self.trained(self.trainer.result), state, self.best_step)
 
     def evaluate(self) -> None:
         """Play with the last checkpoint and log its scores, if `evaluation.checkpoint_episodes` says so."""
@@ -159,18 +164,16 @@ class TrainingLoop:
             return
         settings = checkpoint_settings(self.config, self.spec)
         with quiet():
-            result = self.show(lambda trained: evaluate_once(self.folder, trained, settings))
+            call = partial(evaluate_once, self.folder, settings=settings)
+            result = self.interruption.call(partial(self.show, call))
         if result is not None:
             self.log.write_scores(self.trainer.steps, result.scalars("checkpoints"))
 
-    def show(self, function: Callable[[TrainedAgent], Returned], interruptible: bool = True) -> Returned | None:
-        """The result of a function of a copy of the agent, which does not affect training, nor count as its time; None
-        if it was interrupted."""
+    def show(self, function: Callable[[TrainedAgent], Returned]) -> Returned:
+        """The result of a function of a copy of the agent, which does not affect training, nor count as its time."""
         device = self.trainer.device
         with self.log.paused(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-            agent = self.trained(copy.deepcopy(self.trainer.result).eval())
-            call = partial(function, agent)
-            return self.interruption.call(call) if interruptible else call()
+            return function(self.trained(copy.deepcopy(self.trainer.result).eval()))
 
     def trained(self, agent: DecisionAgent) -> TrainedAgent:
         """An agent with the run's configuration, data and steps."""

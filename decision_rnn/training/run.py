@@ -57,11 +57,8 @@ class Run:
 
     @property
     def best(self) -> TrainedAgent:
-        """The agent of the checkpoint with the lowest held-out loss, `checkpoints/best`; InputError without one."""
-        checkpoint = self.folder / "checkpoints" / BEST
-        if not checkpoint.exists():
-            raise InputError(f"{self.folder} has no checkpoints/best: train with validation, a held-out dataset.")
-        return load_agent(checkpoint, self._plugins)
+        """The agent with the lowest held-out loss, of `checkpoints/best`; InputError for a run without `validation`."""
+        return load_agent(self.folder / "checkpoints" / BEST, self._plugins)
 
     @property
     def config(self) -> RunConfig:

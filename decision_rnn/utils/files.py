@@ -93,14 +93,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     _fsync(path.parent)
 
 
-def link_atomically(path: Path, target: str) -> None:
-    """Make the symbolic link `path`, in place of another one; its folder must exist."""
-    with _temporary(path) as temporary:
-        temporary.symlink_to(target)
-        temporary.replace(path)
-    _fsync(path.parent)
-
-
 def remove_directory(path: Path) -> None:
     """Remove a directory, atomically as seen by other processes that may write into it; no-op if it does not exist."""
     with contextlib.suppress(FileNotFoundError), _temporary(path) as temporary:
