@@ -12,7 +12,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,8 +128,8 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     """
     started, training = read_config(run), config.training
     saved, new = flatten(to_dict(started)), flatten(to_dict(config))
-    fixed = {"validation"} if started.training.early_stopping_patience else set()  # its losses decide on the steps
-    may_change = MAY_CHANGE - fixed
+    # With early stopping the held-out losses decide on the steps.
+    may_change = MAY_CHANGE - ({"validation"} if started.training.early_stopping_patience else set())
     changes = {key: value for key, value in new.items() if key in may_change or key.startswith("evaluation.")}
     longer = training.steps > started.training.steps
     if longer and training.schedule == "constant":
@@ -156,13 +156,10 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     return resumed
 
 
-def held_out_losses(lines: Iterable[Mapping[str, float]]) -> dict[int, float]:
-    """The held-out losses in lines of metrics, by step."""
-    return {int(line["step"]): line["validation_loss"] for line in lines if "validation_loss" in line}
-
-
-def lowest_loss(losses: Mapping[int, float]) -> tuple[int | None, int]:
-    """The step of the lowest loss, None if there are none, and the number of losses after it."""
+def lowest_loss(lines: Sequence[Mapping[str, float]]) -> tuple[int | None, int]:
+    """The step of the lowest held-out loss in lines of metrics, None if no line has one, and the number of lines with
+    one after it."""
+    losses = {int(line["step"]): line["validation_loss"] for line in lines if "validation_loss" in line}
     lowest = min(losses, key=lambda step: (math.isnan(losses[step]), losses[step]), default=None)
     return lowest, 0 if lowest is None else len(losses) - 1 - [*losses].index(lowest)
 
@@ -170,7 +167,7 @@ def lowest_loss(losses: Mapping[int, float]) -> tuple[int | None, int]:
 def final_step(run: Path, config: RunConfig) -> int:
     """The step at which the training of a run ends: the one at which it has stopped early, or `training.steps`."""
     lines = read_metrics(run)
-    stopped = 0 < config.training.early_stopping_patience <= lowest_loss(held_out_losses(lines))[1]
+    stopped = 0 < config.training.early_stopping_patience <= lowest_loss(lines)[1]
     return int(lines[-1]["step"]) if stopped else config.training.steps
 
 
@@ -187,7 +184,7 @@ class MetricsLog:
         self.loggers = None
         # A killed run may have logged steps after its last checkpoint, or an incomplete line.
         logged = [line for line in read_metrics(run) if line["step"] <= step]
-        self.held_out = held_out_losses(logged)
+        self.held_out = [line for line in logged if "validation_loss" in line]
         if rank() == 0:
             lines = [json.dumps(line) + "\n" for line in logged]
             with writing(self.path):
@@ -214,7 +211,7 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        self.held_out |= held_out_losses([line])
+        self.held_out += [line] * ("validation_loss" in line)
         if self.loggers is not None:
             with writing(self.path), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")

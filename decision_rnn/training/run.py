@@ -15,7 +15,6 @@ from decision_rnn.evaluation.results import Result
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import BEST, config_file, last_checkpoint, read_config, read_metrics
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import path_from_here
 from decision_rnn.utils.plugins import import_plugins
 
 
@@ -91,7 +90,8 @@ class Run:
     predict = TrainedAgent.predict
 
     def __repr__(self) -> str:
-        folder = str(path_from_here(self.folder))
+        inside = self.folder.is_relative_to(Path.cwd())
+        folder = str(self.folder.relative_to(Path.cwd()) if inside else self.folder)
         try:
             config, step = self.config, last_checkpoint(self.folder).name
         except InputError:  # not a run yet, or a plugin is missing

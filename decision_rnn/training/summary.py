@@ -1,18 +1,20 @@
 """What `train` prints after the last step of an agent that it does not play."""
 
 import math
+import os
+from pathlib import Path
 
 from decision_rnn.evaluation.held_out import score_run
-from decision_rnn.runs.folder import BEST, held_out_losses, lowest_loss, read_metrics
+from decision_rnn.runs.folder import BEST, lowest_loss, read_metrics
 from decision_rnn.training.run import Run
-from decision_rnn.utils.messages import aligned, path_from_here, typed
+from decision_rnn.utils.messages import aligned, typed
 
 
 def summarise(run: Run) -> str:
     """The losses of a run, first, lowest held-out and last, the score of its last agent on the held-out episodes beside
     references, and commands to go on with."""
-    config, lines, folder = run.config, read_metrics(run.folder), path_from_here(run.folder)
-    lowest, _ = lowest_loss(held_out_losses(lines))
+    config, lines, folder = run.config, read_metrics(run.folder), Path(os.path.relpath(run.folder))
+    lowest, _ = lowest_loss(lines)
     names = ["loss"] if config.validation is None else ["loss", "validation_loss"]
     chosen = {"first": lines[0]["step"], "lowest held-out": lowest, "last": lines[-1]["step"]}
     rows = [["", "step", *names]]

@@ -161,9 +161,9 @@ def train_keys(
 def is_cloned(keys: Mapping[str, Any], store: EpisodeStore) -> bool:
     """Whether the default condition is `none`: data of no environment have no rewards, and no condition is chosen by
     flat keys of a run."""
-    chosen = {key.partition(".")[0] for key in keys}
     relabeled = keys.get("training.goal_relabeling") == "hindsight"
-    return not ("condition" in chosen or relabeled or store.environment_id or store.rewards.any())
+    chosen = relabeled or any(key.startswith("condition") for key in keys)
+    return not (chosen or store.environment_id or store.rewards.any())
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:

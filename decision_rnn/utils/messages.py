@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
@@ -52,11 +51,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table: the first column to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-
-
-def path_from_here(path: Path) -> Path:
-    """An absolute path as it is typed in the working folder: relative, if it is inside."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def typed(*words: object) -> str:
