@@ -13,23 +13,25 @@ from decision_rnn.utils.messages import aligned, typed
 def summarise(run: Run) -> str:
     """The losses of a run, first, lowest held-out and last, the score of its last agent on the held-out episodes beside
     references, and commands to go on with."""
-    config, lines, folder = run.config, read_metrics(run.folder), Path(os.path.relpath(run.folder))
-    lowest, _ = lowest_loss(lines)
+    config, step, folder = run.config, run.agent.step, Path(os.path.relpath(run.folder))
+    lines = {line["step"]: line for line in read_metrics(run.folder)}
+    lowest, _ = lowest_loss([*lines.values()])
     names = ["loss"] if config.validation is None else ["loss", "validation_loss"]
-    chosen = {"first": lines[0]["step"], "lowest held-out": lowest, "last": lines[-1]["step"]}
     rows = [["", "step", *names]]
-    for label, line in ((label, line) for label, step in chosen.items() for line in lines if line["step"] == step):
-        rows.append([label, f"{line['step']:,}", *(f"{line.get(name, math.nan):.4g}" for name in names)])
+    for label, chosen in (("first", min(lines)), ("lowest held-out", lowest), ("last", max(lines))):
+        if chosen is not None:
+            losses = (lines[chosen].get(name, math.nan) for name in names)
+            rows.append([label, f"{chosen:,}", *(f"{loss:.4g}" for loss in losses)])
+    ended = f"{'stopped at ' * (step < config.training.steps)}step {step:,} of {config.training.steps:,}"
+    text = [f"{config.backbone.name} on {config.dataset}, {ended}, in {folder}"]
+    text += aligned(rows)
+    best = folder if lowest in (None, step) else folder / "checkpoints" / BEST
     commands: list[tuple[object, ...]] = [("data", "split", config.dataset)]
-    best = folder if lowest in (None, run.agent.step) else folder / "checkpoints" / BEST
     if config.validation is not None:
+        text.append(str(score_run(run.agent, config.validation)))
         options = "--validation", config.validation, "--backbones", "mingru,mlp"
         commands = [("evaluate", best, "--plot", "actions.png"), ("compare", config.dataset, *options)]
     elif run.agent.provenance.environment_id is not None:
         commands = [("evaluate", folder)]
-    title = (
-        f"{config.backbone.name} on {config.dataset}, step {run.agent.step:,} of {config.training.steps:,}, in {folder}"
-    )
-    score = [] if config.validation is None else [str(score_run(run.agent, config.validation))]
-    next_steps = [f"  {typed('decision-rnn', *words)}" for words in [*commands, ("export", best)]]
-    return "\n".join([title, *aligned(rows), *score, "next:", *next_steps])
+    commands.append(("export", best))
+    return "\n".join([*text, "next:", *(f"  {typed('decision-rnn', *words)}" for words in commands)])
