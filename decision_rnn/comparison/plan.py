@@ -169,7 +169,7 @@ class Plan:
         elif first.validation is None:
             raise InputError(
                 f"{name} has no environment to play in, or evaluation.episodes is 0: name held-out episodes with "
-                "--validation (validation= in Python), whose actions the agents predict"
+                "--validation (validation= in Python), such as those that `decision-rnn data split` makes"
             )
         held_out = HeldOutErrors(self.variants, dataset) if first.validation else None
         return ComparedDataset(data=data, targets=targets, held_out=held_out.record if held_out else None), held_out

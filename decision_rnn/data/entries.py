@@ -88,11 +88,8 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     for part in above:
         left, right = part.subplots(1, 2)
         left.hist(returns, bins=50, color="C0")
-        left.axvline(
-            float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.4g}"
-        )
-        left.set(xlabel="return of an episode", ylabel="episodes")
-        left.legend(frameon=False, fontsize=8)
+        left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1)
+        left.set(xlabel=f"return of an episode (mean {returns.mean():.4g})", ylabel="episodes")
         right.plot(store.episode_lengths, returns, ".", markersize=3, alpha=0.5, color="C0")
         right.set(xlabel="length in steps", ylabel="return")
     panels = below.subplots(len(entries), len(titles), sharex="col", sharey="row", squeeze=False)
