@@ -201,8 +201,8 @@ def _notes_on_episodes(record: Record, measure: HeldOutMeasure) -> Iterator[str]
         episode, share, rest = largest_part(gains, measure.held_out.steps)
         if share > DECISIVE and len(gains) > 1:
             yield (
-                f"Episode {episode} of {measure.held_out.dataset} has {share:.0%} of the difference of {names[label]} "
-                f"from {names[reference]} in {measure.title}; without it: {rest:+.3f}."
+                f"Episode {episode} of {measure.held_out.dataset} has more than half of the difference of "
+                f"{names[label]} from {names[reference]} in {measure.title}; without it: {rest:+.3f}."
             )
 
 

@@ -134,6 +134,18 @@ def test_actions_outside_the_box_count_as_they_are(tmp_path: Path, pendulum: Any
     assert "constant in these episodes" in str(score)
 
 
+def test_entry_that_hardly_moves_is_in_no_score(tmp_path: Path, pendulum: Any) -> None:
+    """Its R2, an error over a variance of next to nothing, would decide alone."""
+    generator = np.random.default_rng(0)
+    actions = generator.uniform(-1, 1, (40, 3)) * [1, 1e-3, 0.1]
+    episode = Episode(generator.normal(size=(41, 2)), actions, np.zeros(40), False, True)
+    store = write(tmp_path / "data", [episode], spaces=(None, Box(-1, 1, (3,))))
+    score = held_out_score(make(store, pendulum, condition="none"), store, store)
+    assert score.variance == (pytest.approx(actions[:, 0].var()), 0.0, pytest.approx(actions[:, 2].var()))
+    assert score.score() == pytest.approx(np.mean(score.entry_scores()[[0, 2]]))
+    assert 1 not in score.worst_entries()
+
+
 def made_score(errors: np.ndarray, steps: list[int] | None = None) -> HeldOutScore:
     """A score with these errors of the agent, (episodes, entries), of variance 1."""
     names: Any = {
