@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import gymnasium
@@ -192,8 +192,8 @@ class EvaluatedPolicy:
     """An exported policy, and what its file says of the agent: see `TrainedAgent` and `Measurements`."""
 
     actor: ActingLoop[Any]
-    config: RunConfig
-    provenance: DatasetSpec
+    config: RunConfig = field(repr=False)
+    provenance: DatasetSpec = field(repr=False)
     step: int
     seconds: float
     parameters: int
