@@ -12,10 +12,12 @@ from decision_rnn.comparison.record import ComparedDataset, Record
 from decision_rnn.comparison.summary import HeldOutMeasure, Measure, measures, overall, target_errors
 from decision_rnn.evaluation.statistics import (
     DECISIVE,
+    FEWEST_FOR_INTERVAL,
     LEVEL,
     Estimate,
     Scores,
     deviation_over_seeds,
+    estimate_score,
     largest_part,
     summarise_seeds,
 )
@@ -119,8 +121,14 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
         for column, cost in costs.items():
             tables["cost"][column][label] = cost
 
-    for measure in shown:
-        notes += [*_notes_on_episodes(record, measure)] if isinstance(measure, HeldOutMeasure) else []
+    for measure in (measure for measure in shown if isinstance(measure, HeldOutMeasure)):
+        notes += _notes_on_episodes(record, measure)
+        for label, values in measure.values.items():
+            if len(values) < FEWEST_FOR_INTERVAL:
+                over_episodes = estimate_score(
+                    measure.errors[label].mean(axis=0, keepdims=True), measure.held_out.steps
+                )
+                scores["interval over episodes"][label] = _interval(over_episodes, measure.digits).partition(" ")[2]
     means = {label: fmean(values) for label, values in main.values.items()}
     best = max(means, key=lambda label: (not main.failed[label], means[label]))
     what = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"

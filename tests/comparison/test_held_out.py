@@ -22,7 +22,7 @@ from decision_rnn.comparison.tables import sections
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import top_episodes
-from decision_rnn.evaluation.statistics import compare_errors
+from decision_rnn.evaluation.statistics import compare_errors, estimate_score
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import last_checkpoint, read_metrics
 from decision_rnn.utils.errors import InputError
@@ -238,7 +238,8 @@ def test_differences_are_paired_by_episode_in_tables_and_page(tmp_path: Path) ->
     assert ["MLP" in note for note in notes] == [True]
     few = of_errors({label: values[:2] for label, values in errors.items()}, {}, steps)
     values = ", ".join(f"{1 - np.average(row, weights=steps):.3f}" for row in errors["lru"][:2])
-    assert f"({values}) |" in str(few)
+    ends = estimate_score(errors["lru"][:2].mean(0)[None], steps)  # of these two agents
+    assert f"({values}) | [{ends.low:.3f}, {ends.high:.3f}] |" in str(few)
     assert [row["p_value"] for row in few.table()] == [None] * 3
 
 
