@@ -80,6 +80,10 @@ class HeldOutMeasure(Measure):
                 return estimate
         return summarise_seeds(values, complete=False)
 
+    def over_episodes(self, label: str) -> Estimate:
+        """The mean over a variant's seeds, with an interval over episodes alone."""
+        return statistics.estimate_score(self.errors[label].mean(axis=0, keepdims=True), self.held_out.steps)
+
     def differences(self, reference: str) -> dict[str, Estimate]:
         differences = {}
         for label in self.values if reference in self.values else ():

@@ -17,7 +17,6 @@ from decision_rnn.evaluation.statistics import (
     Estimate,
     Scores,
     deviation_over_seeds,
-    estimate_score,
     largest_part,
     summarise_seeds,
 )
@@ -123,12 +122,9 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
 
     for measure in (measure for measure in shown if isinstance(measure, HeldOutMeasure)):
         notes += _notes_on_episodes(record, measure)
-        for label, values in measure.values.items():
-            if len(values) < FEWEST_FOR_INTERVAL:
-                over_episodes = estimate_score(
-                    measure.errors[label].mean(axis=0, keepdims=True), measure.held_out.steps
-                )
-                scores["interval over episodes"][label] = _interval(over_episodes, measure.digits).partition(" ")[2]
+        few = [label for label, seeds in measure.values.items() if len(seeds) < FEWEST_FOR_INTERVAL]
+        intervals = {label: _interval(measure.over_episodes(label), measure.digits) for label in few}
+        scores["interval over episodes"] = {label: cell.partition(" ")[2] for label, cell in intervals.items()}
     means = {label: fmean(values) for label, values in main.values.items()}
     best = max(means, key=lambda label: (not main.failed[label], means[label]))
     what = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
