@@ -17,7 +17,7 @@ from decision_rnn.runs.folder import checkpoints_of
 from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import locked
-from decision_rnn.utils.interruption import Interruption
+from decision_rnn.utils.interruption import Interruption, handle_signals
 from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
 
 LOG = "run.log"
@@ -147,7 +147,7 @@ class RayExecutor(LocalExecutor):
         reference = remote.remote(task, jobs, os.getcwd())
         while not self.ray.wait([reference], timeout=POLL)[0]:
             if stop.is_set():
-                self.ray.cancel(reference, force=True)
+                self.ray.cancel(reference)  # interrupts `_on_node`, also more than once
         try:
             return self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
@@ -160,4 +160,6 @@ def _on_node(task: Task, jobs: int, folder: str) -> str | None:
         os.chdir(folder)
     with locked(task.folder / "training"):
         pass  # a run on a node taken for lost may need a moment to end
-    return task.train(jobs, 1, threading.Event())
+    stop = threading.Event()
+    with handle_signals(lambda *_: stop.set()):
+        return task.train(jobs, 1, stop)

@@ -20,6 +20,7 @@ from small_comparison import small
 from decision_rnn.comparison.compare import make_plan
 from decision_rnn.comparison.executors import LOG, LocalExecutor, RayExecutor, Task
 from decision_rnn.comparison.results import Comparison
+from decision_rnn.runs.folder import checkpoints_of, read_metrics
 from decision_rnn.utils.errors import InputError
 
 Compare = Callable[..., Comparison]
@@ -191,3 +192,24 @@ def test_ray_gives_the_same_numbers_after_losing_a_node(mine: Path, comparing: C
     assert sorted(begun) == [1, 1, 1, 2]  # the run on the lost node was started twice
     assert comparison.failed == ()
     assert timeless(asdict(comparison)) == timeless(asdict(local))
+
+
+@pytest.mark.slow
+def test_ray_ends_runs_with_a_checkpoint(mine: Path, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    planned = make_plan(small(tmp_path / "runs", **keys(), seeds=1), "test").trials()[1]
+    short, long = (run.task() for run in planned[:2])
+    config, steps = yaml.safe_load(long.file.read_text()), dict.fromkeys(("steps", "checkpoint_every"), 1_000_000)
+    long.file.write_text(yaml.safe_dump(config | {"training": config["training"] | steps}))
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        running = RayExecutor().run([short, long])
+        assert next(running) == (0, None)
+        while not read_metrics(long.folder):
+            time.sleep(0.1)
+        running.close()
+    finally:
+        ray.shutdown()
+    (checkpoint,) = checkpoints_of(long.folder)
+    assert int(checkpoint.name) - read_metrics(long.folder)[-1]["step"] in range(5)  # log_every
+    assert "interrupted" in (long.folder / LOG).read_text()
