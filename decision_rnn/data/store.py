@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,11 @@ from decision_rnn.data.writing import (
     RETURNS,
     REWARDS,
     TABLE,
-    chunk_edges,
     column_layout,
     moments,
     of_equal_length,
     returns_to_go,
+    row_chunks,
     write_arrays,
 )
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
@@ -131,7 +130,7 @@ class EpisodeStore:
     def table(self) -> np.ndarray:
         if len(self.file) == self.steps:
             return self.file
-        return np.concatenate([self.file[rows] for rows in self.episode_rows()])
+        return np.concatenate([self.file[rows] for rows in row_chunks(self.first_rows, self.episode_lengths)])
 
     def map_file(self) -> np.memmap:
         """A new map of `file`; InputError if the dataset has been replaced since it was opened."""
@@ -179,10 +178,6 @@ class EpisodeStore:
         size = {"observations": self.observation_dim, "actions": self.action_dim}[kind]
         return names if len(names) == size else []  # the choices of one column are many entries
 
-    def episode_rows(self) -> Iterator[slice]:
-        """The rows of each episode in `file`."""
-        return map(slice, self.first_rows.tolist(), (self.first_rows + self.episode_lengths).tolist())
-
     def select(self, episodes: Any, note: str | None = None) -> "EpisodeStore":
         """Some of the episodes; nothing is written or copied.
 
@@ -206,8 +201,10 @@ class EpisodeStore:
             setattr(selection, name, getattr(self, name)[indices])
         selection.source = {**self.source, "notes": [*self.source.get("notes", []), *([note] if note else [])]}
         selection.fingerprint = sha256_of_json([self.fingerprint, indices.tolist()])
-        observations = (self.file[rows, self.columns["observation"]] for rows in selection.episode_rows())
-        selection.observation_mean, selection.observation_std = moments(observations)
+        chunks, observations = row_chunks(selection.first_rows, selection.episode_lengths), self.columns["observation"]
+        selection.observation_mean, selection.observation_std = moments(
+            self.file[rows, observations] for rows in chunks
+        )
         return selection
 
     def action_changes(self) -> np.ndarray:
@@ -283,7 +280,7 @@ class EpisodeStore:
             observations, actions = table[:, columns["observation"]], table[:, columns["action"]]
             action_range = np.array([actions.min(0), actions.max(0)], np.float64)
             offsets = np.load(folder / "offsets.npy")
-            mean, std = moments(observations[start:stop] for start, stop in pairwise(chunk_edges(offsets)))
+            mean, std = moments(observations[rows] for rows in row_chunks(offsets[:-1], np.diff(offsets)))
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,
