@@ -3,13 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-
-from decision_rnn.utils.errors import InputError
 
 
 def cache_root() -> Path:
@@ -45,14 +41,3 @@ def is_made_of(recorded: list[dict[str, Any]], files: Sequence[Path]) -> bool:
         return file.stat().st_size == known["bytes"] and (untouched or sha256_of(file) == known["sha256"])
 
     return len(recorded) == len(files) and all(map(same, recorded, files))
-
-
-def check_arrays(file: Path, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int | None]]) -> None:
-    """Raise InputError, naming file and array, unless the arrays are numbers of these shapes; None is any size."""
-    for key, array in arrays.items():
-        expected = tuple(size or actual for size, actual in zip(shapes[key], array.shape, strict=False))
-        if array.shape != expected or len(array.shape) != len(shapes[key]) or array.dtype.kind not in "fiub":
-            raise InputError(
-                f"{file}: {key} has shape {array.shape} and type {array.dtype}, expected numbers of shape "
-                f"{tuple(shapes[key])}. It may be another dataset's file."
-            )

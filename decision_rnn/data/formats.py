@@ -161,8 +161,10 @@ class _Reader:
         suffixes = {key: key.partition("/")[2] for key in observed}
         following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes.values()] for name in NAMES["following"]]
         self.widths = widths = {key: values.shape[1:] for key, values in samples.items()}
-        same = (keys for keys in following if [widths.get(key) for key in keys] == [widths[key] for key in suffixes])
-        self.keys["following"] = next(same, [])
+        self.keys["following"] = next((keys for keys in following if widths.keys() >= set(keys)), [])
+        for key, observation in zip(self.keys["following"], suffixes, strict=False):
+            if widths[key] != widths[observation]:
+                raise InputError(f"{label}: the shapes of {key} {widths[key]} and {observation} differ.")
         shapes = {tuple((suffix or key).split("/")): widths[key] or (1,) for key, suffix in suffixes.items()}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from decision_rnn.data.cache import check_arrays, identify, is_made_of
+from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.formats import read_arrays
 from decision_rnn.data.logs import LogOptions, Remarks
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
@@ -128,14 +128,11 @@ def read_d4rl(
         keys = ("observations", "actions", "rewards", "terminals")
         optional = [key for key in ("timeouts", "next_observations") if key in file]
         arrays: dict[str, np.ndarray] = {key: file[key][()] for key in (*keys, *optional)}
-        for key in ("rewards", *FLAGS):
-            if key in arrays and arrays[key].shape[1:] == (1,):
-                arrays[key] = arrays[key][:, 0]
-        steps, columns, *_ = (*np.shape(arrays["observations"]), 0, 0)
-    width = columns if columns in observation_dims or not observation_dims else observation_dims[0]
-    rows, vectors = (steps, width), (steps,)
-    shapes = {"observations": rows, "next_observations": rows, "actions": (steps, None), "rewards": vectors}
-    check_arrays(path, arrays, {**shapes, "terminals": vectors, "timeouts": vectors})
+        columns = arrays["observations"].shape[-1]
+    if observation_dims and columns not in observation_dims:
+        raise InputError(
+            f"{path}: observations has {columns} columns, expected {observation_dims[0]}: another dataset's?"
+        )
     if observation_dims and columns > observation_dims[0]:
         for key in {"observations", "next_observations"} & set(arrays):
             arrays[key] = arrays[key][:, : observation_dims[0]]
