@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import counted
 
 ARRAYS = ("observations", "actions", "rewards")
@@ -114,14 +114,22 @@ def _shaped_episodes(episodes: Iterable[Any], name: str, layouts: Sequence[Layou
     """Episodes as rows of numbers of the sizes of the layouts or of the first episode."""
     sizes = [layout and layout.size for layout in layouts]
     for index, item in enumerate(episodes):
-        episode = _as_rows(item, layouts, where := f"{name}: episode {index}")
+        where = f"{name}: episode {index}"
+        try:
+            episode = _as_rows(item, layouts, where)
+        except InputError:
+            raise
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            fault = f"{type(error).__name__}: {one_line(error)}"
+            raise InputError(f"{where} is no Episode or dictionary of arrays ({fault}).") from error
         arrays = episode.observations, episode.actions, episode.rewards
         shapes, steps = [array.shape for array in arrays], arrays[2].size
         sizes = [size or (shape[-1] if shape else 0) for size, shape in zip(sizes, shapes, strict=False)]
         numeric = all(array.dtype.kind in "fiub" for array in arrays)
         if not numeric or not steps or shapes != [(steps + 1, sizes[0]), (steps, sizes[1]), (steps,)]:
+            listed = (f"{key} {array.shape} {array.dtype}" for key, array in zip(ARRAYS, arrays, strict=True))
             raise InputError(
-                f"{where} has the shapes {dict(zip(ARRAYS, shapes, strict=True))}: expected numbers of shape "
+                f"{where} has {', '.join(listed)}: expected numbers of shape "
                 f"(T+1, {sizes[0]}), (T, {sizes[1]}) and (T,). Repeat the last observation if none follows the last "
                 "action; give the spaces of other values."
             )

@@ -374,6 +374,9 @@ def test_other_groups_and_images(whole: list[Episode], tmp_path: Path) -> None:
             arrays |= {f"{layout.format(index)}/{key}": values for key, values in demo.items()}
         name = f"local/{layout.partition('/')[0].strip('_{}') or 'numbers'}"
         assert_equal(imported(write(tmp_path / "log.h5", arrays), name), truncated)
+    qlearning = {"observations": np.ones((3, 2)), "next_observations": np.ones((3, 1)), "actions": np.ones((3, 1))}
+    with pytest.raises(InputError, match="next_observations"):
+        imported(qlearning, "local/following")
     with pytest.raises(InputError, match="observations"):
         imported({"observations": torch.ones(3, 1, requires_grad=True), "actions": np.ones((3, 1))}, "local/torch")
 

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -108,6 +109,11 @@ def test_episodes_with_missing_numbers_are_dropped_or_ended(episodes: list[Episo
     broken.rewards[5] = np.nan
     with pytest.raises(InputError, match=r"episode 1 has rewards .* 5"):
         write_store("local/error", [good, broken])
+    with pytest.raises(InputError, match="missing"):
+        write_store("local/error", [good, broken], missing="drop")  # type: ignore[arg-type]
+    for item in ("observations", SimpleNamespace(observations=good.observations)):  # keys of a dictionary; no actions
+        with pytest.raises(InputError, match=r"episode 1 .*Episode"):
+            write_store("local/error", [good, item])  # type: ignore[list-item]
     assert_equal(write_store("local/dropped", [good, broken], missing="drop_episode"), [good])
     ended = write_store("local/ended", [good, broken], missing="end_episode")
     assert_equal(ended, [good, Episode(broken.observations[:6], broken.actions[:5], broken.rewards[:5], False, False)])

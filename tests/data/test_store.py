@@ -75,6 +75,9 @@ def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: li
         ({"actions": np.zeros((7, 3))}, r"\(7, 3\)"),
         ({"rewards": np.array([None] * 7)}, "rewards"),
         ({"observations": {"a": 1}}, "observations"),
+        ({"observations": np.zeros((8, 4), complex)}, "complex"),
+        ({"observations": [[0.0, 1.0], [0.0]]}, "Episode"),
+        ({"terminated": []}, "Episode"),
     ],
 )
 def test_invalid_episode_raises_naming_its_index(

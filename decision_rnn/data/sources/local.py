@@ -24,6 +24,7 @@ from decision_rnn.environments.registry import check_id, describe_alteration, kn
 from decision_rnn.environments.spaces import OptionalSpaces, described_spaces
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.files import locked, remove_directory
+from decision_rnn.utils.parsing import convert
 
 NEW = ".appended"
 """Suffix of the hidden folder in which a dataset is complete before it takes its place, or that of an earlier one."""
@@ -177,6 +178,7 @@ def write_store(
     """
     if environment_id is not None:
         check_id(environment_id, "write_store")
+    missing = convert(missing, Missing, "missing")
     notes = [] if notes is None else notes
     source: dict[str, Any] = {"notes": notes}  # written last, once all notes are known
     if columns:
