@@ -321,6 +321,7 @@ def plot_held_out(
             panel.plot(_values(trained.agent, actions)[:, entry], color=color, label=label, drawstyle=style)
         panel.set_title(f"{score.entries[entry]}, {score.measure} {_digits(scores[entry])}", loc="left", fontsize=9)
         panel.spines[["top", "right"]].set_visible(False)
+        panel.locator_params(axis="y", integer=score.measure == "accuracy")
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     figure.axes[-1].set_xlabel("step")
     title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, of median error"
@@ -362,4 +363,4 @@ def _values(agent: DecisionAgent, rows: np.ndarray) -> np.ndarray:
 
 def _digits(value: float | None) -> str:
     """A score with three decimals, or without any far below zero."""
-    return "" if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+    return "" if value is None else f"{value:z.3f}" if abs(value) < 100 else f"{value:,.0f}"
