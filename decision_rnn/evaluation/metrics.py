@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from decision_rnn.utils.registry import Registry
 
 
@@ -56,7 +58,8 @@ class Success(Metric):
     def step(
         self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> float:
-        return info.get("success", info.get("is_success", math.nan if terminated or truncated else 0.0))
+        value = np.asarray(info.get("success", info.get("is_success", math.nan if terminated or truncated else 0.0)))
+        return float(value.item()) if value.size == 1 and value.dtype.kind in "fiub" else math.nan
 
 
 @register_metric

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from decision_rnn.agent import ActingState
+from decision_rnn.environments.contract import environment_name
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.playing import Physics, make_group, play_together, step_limit
 from decision_rnn.environments.registry import episodes_at_once
@@ -117,6 +118,7 @@ class GroupPolicy:
 
     def __init__(self, actor: ActingLoop[Any], environment: gymnasium.Env, target_returns: Sequence[float]) -> None:
         self.actor, self.targets = actor, np.array(target_returns, np.float32)
+        self.name = environment_name(environment)
         self.observation_layout = Layout.of_space(environment.observation_space, "observations")
         self.action_layout = Layout.of_space(environment.action_space, "actions")
         self.state, self.first = actor.initial_state(len(self.targets)), np.ones(len(self.targets), bool)
@@ -127,6 +129,8 @@ class GroupPolicy:
             tensors, rows = isinstance(self.state, ActingState), torch.from_numpy(remaining)
             self.state = self.state.select(rows) if tensors else [part[remaining] for part in self.state]
         values = self.observation_layout.rows_of(observations, "the observation").astype(np.float32, copy=False)
+        if not np.isfinite(values).all():  # its actions would not be finite either, and the scores of these no measure
+            raise InputError(f"an observation of {self.name} is not finite in float32.")
         inputs = values, rewards.astype(np.float32), self.first, self.targets
         actions, self.state = self.actor.step(*inputs, self.state)
         self.first = np.zeros_like(self.first)

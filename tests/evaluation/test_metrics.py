@@ -113,3 +113,22 @@ def test_metric_without_a_finite_number_or_unknown_is_refused(judged: TrainedAge
         evaluate(judged, metrics=["odd"], max_episode_steps=2, processes=1, **OPTIONS)
     with pytest.raises(InputError, match=r"oddd.*odd.*success"):
         evaluate(judged, metrics=["oddd"], **OPTIONS)
+
+
+@pytest.mark.parametrize("value", [np.array([True]), np.array(1.0), torch.ones(1), "yes", np.ones(2), None], ids=str)
+def test_success_as_another_type(judged: TrainedAgent, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = PendulumEnv.step
+    monkeypatch.setattr(Judged, "step", lambda self, action: (*step(self, action)[:4], {"success": value}))
+    if np.shape(value) in ((), (1,)) and not isinstance(value, str | None):
+        result = evaluate(judged, metrics=["success"], processes=1, **OPTIONS)
+        assert result.targets[0].metrics["success"].mean == 1
+    else:
+        with pytest.raises(InputError, match="success"):
+            evaluate(judged, metrics=["success"], processes=1, **OPTIONS)
+
+
+def test_observation_that_is_not_finite_is_refused(judged: TrainedAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = PendulumEnv.step
+    monkeypatch.setattr(Judged, "step", lambda self, action: (step(self, action)[0] * np.nan, 0.0, False, False, {}))
+    with pytest.raises(InputError, match="observation of Judged-v0"):
+        evaluate(judged, processes=1, **OPTIONS)
