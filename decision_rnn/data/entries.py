@@ -1,5 +1,6 @@
 """The entries of observations and actions: a table of their values, and a plot of the episodes worth looking at."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from gymnasium.spaces.utils import flatten_space
 
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
-from decision_rnn.data.writing import CHUNK, moments
+from decision_rnn.data.writing import chunk_edges, moments
 from decision_rnn.environments.layouts import Layout
 
 KINDS = ("observations", "actions")
@@ -29,11 +30,11 @@ def entry_statistics(store: EpisodeStore, kind: str) -> dict[str, np.ndarray]:
     if isinstance(space, Box) and space.shape == values.shape[1:]:  # text has entries that are not stored
         low, high = space.low, space.high
     constant, outside = np.zeros((2, values.shape[1]))
-    for first in range(0, store.steps, CHUNK):
-        rows = values[first : first + CHUNK + 1]  # with the first one of the next chunk, to compare
-        constant += ((rows[1:] == rows[:-1]) & ~resets[first + 1 : first + len(rows)]).sum(0)
-        outside += ((rows[:CHUNK] < low) | (rows[:CHUNK] > high)).sum(0)
-    mean, std = moments(values[first : first + CHUNK] for first in range(0, store.steps, CHUNK))
+    for start, stop in pairwise(chunk_edges(store.offsets)):
+        rows = values[start:stop]
+        constant += ((rows[1:] == rows[:-1]) & ~resets[start + 1 : stop]).sum(0)
+        outside += ((rows < low) | (rows > high)).sum(0)
+    mean, std = moments(values, store.offsets)
     shares = {"constant": constant / (store.steps - len(store) or np.nan), "outside": outside / store.steps}
     return {"min": values.min(0), "max": values.max(0), "mean": mean, "std": std, **shares}
 
@@ -68,7 +69,7 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     store, returns = dataset.store, dataset.store.episode_returns
     values = np.concatenate([store.observations, store.actions], axis=1)
     names = [name or f"{kind[:-1]} {entry}" for kind in KINDS for entry, name in enumerate(_names(store, kind))]
-    mean, std = moments(values[first : first + CHUNK] for first in range(0, store.steps, CHUNK))
+    mean, std = moments(values, store.offsets)
     lowest, highest = (extreme.reduceat(values, store.offsets[:-1]) for extreme in (np.minimum, np.maximum))
     choices = np.concatenate([_layout(store, kind).categorical for kind in KINDS])  # a rare choice is not extreme
     distances = np.maximum(mean - lowest, highest - mean) / np.where((std > 0) & ~choices, std, np.inf)

@@ -21,7 +21,6 @@ from decision_rnn.data.writing import (
     moments,
     of_equal_length,
     returns_to_go,
-    row_chunks,
     write_arrays,
 )
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
@@ -130,7 +129,12 @@ class EpisodeStore:
     def table(self) -> np.ndarray:
         if len(self.file) == self.steps:
             return self.file
-        return np.concatenate([self.file[rows] for rows in row_chunks(self.first_rows, self.episode_lengths)])
+        return self.file[self.file_rows]
+
+    @cached_property
+    def file_rows(self) -> np.ndarray:
+        """(steps,) int64, the rows of `file` that hold the steps."""
+        return np.repeat(self.first_rows - self.offsets[:-1], self.episode_lengths) + np.arange(self.steps)
 
     def map_file(self) -> np.memmap:
         """A new map of `file`; InputError if the dataset has been replaced since it was opened."""
@@ -193,17 +197,17 @@ class EpisodeStore:
         if not len(indices):
             raise InputError(f"none of the {counted(len(self), 'episode')} of {self.path} is selected.")
         selection = copy.copy(self)
-        selection.__dict__.pop("table", None)
-        selection.__dict__.pop("statistics", None)
+        for name in ("table", "file_rows", "statistics"):
+            selection.__dict__.pop(name, None)
         selection.name = None
         selection.offsets = np.concatenate([[0], np.cumsum(self.episode_lengths[indices])])
         for name in ("first_rows", "terminated", "truncated", "final_observations", "episode_returns"):
             setattr(selection, name, getattr(self, name)[indices])
         selection.source = {**self.source, "notes": [*self.source.get("notes", []), *([note] if note else [])]}
         selection.fingerprint = sha256_of_json([self.fingerprint, indices.tolist()])
-        chunks, observations = row_chunks(selection.first_rows, selection.episode_lengths), self.columns["observation"]
+        observations = self.file[:, self.columns["observation"]]
         selection.observation_mean, selection.observation_std = moments(
-            self.file[rows, observations] for rows in chunks
+            observations, selection.offsets, selection.file_rows
         )
         return selection
 
@@ -217,10 +221,9 @@ class EpisodeStore:
 
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
-        to_go, lengths = np.empty(self.steps, np.float32), self.episode_lengths
-        for episodes, rows in of_equal_length(self.first_rows, lengths):
-            steps = rows + (self.offsets[:-1] - self.first_rows)[episodes, None]
-            to_go[steps] = returns_to_go(self._rewards[rows])
+        to_go = np.empty(self.steps, np.float32)
+        for _, steps in of_equal_length(self.offsets[:-1], self.episode_lengths):
+            to_go[steps] = returns_to_go(self._rewards[self.file_rows[steps]])
         return to_go
 
     @classmethod
@@ -279,8 +282,7 @@ class EpisodeStore:
             table, columns = np.load(folder / TABLE, mmap_mode="r"), column_layout(*sizes)
             observations, actions = table[:, columns["observation"]], table[:, columns["action"]]
             action_range = np.array([actions.min(0), actions.max(0)], np.float64)
-            offsets = np.load(folder / "offsets.npy")
-            mean, std = moments(observations[rows] for rows in row_chunks(offsets[:-1], np.diff(offsets)))
+            mean, std = moments(observations, np.load(folder / "offsets.npy"))
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,

@@ -108,11 +108,8 @@ class StepStream:
         self.boundaries = _windows(torch.from_numpy(boundaries), context)
 
         # The steps of a selection of episodes are not consecutive in the file.
-        row_offset = store.first_rows - store.offsets[:-1]
-        self.file_rows: Tensor | None = None
-        if row_offset.any():
-            file_rows = np.repeat(row_offset, store.episode_lengths) + np.arange(store.steps)
-            self.file_rows = _windows(torch.from_numpy(file_rows), context)
+        consecutive = np.array_equal(store.first_rows, store.offsets[:-1])
+        self.file_rows = None if consecutive else _windows(torch.from_numpy(store.file_rows), context)
 
     def sample(self) -> Batch:
         """The next batch."""

@@ -1,7 +1,7 @@
 """Writes the files of an episode store, a few episodes at a time: memory does not grow with their number."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO
 
@@ -93,24 +93,23 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
     return observation_dim, (rows.shape[1] - observation_dim - 4) // 2
 
 
-def row_chunks(firsts: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of whole episodes, given the first of each, in chunks of at least CHUNK but for the last."""
-    offsets, begin = np.concatenate([[0], np.cumsum(lengths)]), 0
-    while begin < len(lengths):
-        end = int(np.searchsorted(offsets[:-1], offsets[begin] + CHUNK))
-        shifts = np.repeat(firsts[begin:end] - offsets[begin:end], lengths[begin:end])
-        yield shifts + np.arange(offsets[begin], offsets[end])
-        begin = end
+def chunk_edges(offsets: np.ndarray) -> list[int]:
+    """The edges of chunks of whole episodes that end at `offsets`, each of at least CHUNK rows but for the last."""
+    edges = [0]
+    while edges[-1] < offsets[-1]:
+        edges.append(int(offsets[np.searchsorted(offsets[:-1], edges[-1] + CHUNK)]))
+    return edges
 
 
-def moments(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation, (columns,) float64, of rows in blocks (n, columns), by the pairwise update of Chan,
-    Golub and LeVeque (1983)."""
+def moments(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation, (columns,) float64, of values (steps, columns), by the pairwise update of Chan,
+    Golub and LeVeque (1983) over chunks of episodes that end at `offsets`; of the given `rows` if not all are steps."""
     count, mean, squares = 0, np.zeros(()), np.zeros(())
-    for rows in blocks:
-        total, center = count + len(rows), rows.mean(0, dtype=np.float64)
+    for start, stop in pairwise(chunk_edges(offsets)):
+        chunk = values[start:stop].copy() if rows is None else values[rows[start:stop]]
+        total, center = count + len(chunk), chunk.mean(0, dtype=np.float64)
         difference = center - mean
-        squares = squares + ((rows - center) ** 2).sum(0) + difference**2 * (count * len(rows) / total)
-        mean = mean + difference * (len(rows) / total)
+        squares = squares + ((chunk - center) ** 2).sum(0) + difference**2 * (count * len(chunk) / total)
+        mean = mean + difference * (len(chunk) / total)
         count = total
     return mean, np.sqrt(squares / count)

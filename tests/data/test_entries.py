@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from decision_rnn import Episode, open_dataset, write_store
 from decision_rnn.cli.main import main
-from decision_rnn.data import entries
+from decision_rnn.data import writing
 from decision_rnn.data.entries import entry_statistics, format_entries
 from decision_rnn.data.info import format_info, warn_of_copies
 
@@ -35,7 +35,7 @@ def rows_of(text: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("chunk", [7, 65_536])
 def test_statistics_are_those_of_numpy(chunk: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(entries, "CHUNK", chunk)
+    monkeypatch.setattr(writing, "CHUNK", chunk)
     episodes = odd_episodes()
     low, high = np.array([-0.5, -9], np.float32), np.array([0.25, 9], np.float32)
     store = write_store("local/log", episodes, action_space=Box(low, high))
