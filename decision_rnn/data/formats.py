@@ -112,7 +112,7 @@ def as_episode(item: Any) -> Any:
     """An `Episode` from a dictionary of its arrays; anything else is returned unchanged."""
     if not isinstance(item, Mapping):
         return item
-    log = read_arrays("a dictionary of arrays", _flattened(item), LogOptions(), Remarks(), whole=True)
+    log = read_arrays("a dictionary of arrays", _by_path(item), LogOptions(), Remarks(), whole=True)
     return next(log.episodes)
 
 
@@ -274,13 +274,13 @@ def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space
     return Tuple(spaces.values()) if all(map(str.isdigit, spaces)) else Dict(spaces)
 
 
-def _flattened(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _by_path(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested dictionaries or groups of arrays as one, with keys such as `obs/position`."""
     flat: dict[str, Any] = {}
     for key, values in arrays.items():
         name = f"{prefix}{key}"
         if isinstance(values, Mapping) and len(values):
-            flat |= _flattened(values, f"{name}/")
+            flat |= _by_path(values, f"{name}/")
         elif isinstance(values, h5py.Dataset):
             flat[name] = values
         else:  # an empty group may be an episode that is missing
@@ -303,7 +303,7 @@ def _is_of_arrays(log: Any, options: LogOptions) -> bool:
 def _open_arrays(log: Any) -> tuple[Arrays, str | None]:
     """The arrays of a file or a dictionary, and the Gymnasium id that the file names, if any."""
     if isinstance(log, Mapping):
-        return _flattened(log), None
+        return _by_path(log), None
     path, arrays = Path(log).expanduser(), dict[str, Any]()
     with reading(path, "npz" if ".npz" in path.suffixes else "HDF5"):
         source = io.BytesIO(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path
@@ -315,7 +315,7 @@ def _open_arrays(log: Any) -> tuple[Arrays, str | None]:
             return arrays, None
         file = h5py.File(source, "r")  # closed with the last of its datasets
         environment_id = file.attrs.get("environment_id")
-        return _flattened(file), environment_id if isinstance(environment_id, str) else None
+        return _by_path(file), environment_id if isinstance(environment_id, str) else None
 
 
 def _shapes(arrays: Arrays) -> str:
