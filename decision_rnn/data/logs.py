@@ -116,7 +116,7 @@ class Remarks:
         """Note an unused column or array that seems to number episodes, or to be the time in them; `codes` (N,) number
         its different values."""
         runs = 1 + np.count_nonzero(np.diff(codes))
-        if 1 < runs == len(np.unique(codes)) <= len(codes) / 2 and values.dtype.kind not in "fc":
+        if 1 < runs == codes.max() + 1 <= len(codes) / 2 and values.dtype.kind not in "fc":
             self.name("flags", [name])
         elif values.dtype.kind in "iuf" and runs > 1:
             growth = np.diff(values.astype(np.float64))

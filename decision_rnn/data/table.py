@@ -203,7 +203,7 @@ class _Table:
                 codes, different = self.pandas.factorize(frame[name])
                 if name == "task_index" and len(different) > 1:
                     self.remarks.name("tasks", [f"{len(different)} tasks"])
-                elif set(_truth(self.pandas.Series(different))) == {True, False}:
+                elif len(different) <= len(TRUTH) and set(_truth(self.pandas.Series(different))) == {True, False}:
                     self.remarks.name("flags", [name])
                 elif not keys["episode"]:
                     self.remarks.name_bounds(name, codes, frame[name].to_numpy())
