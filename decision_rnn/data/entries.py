@@ -10,7 +10,6 @@ from gymnasium.spaces.utils import flatten_space
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.writing import chunk_edges, moments
-from decision_rnn.environments.layouts import Layout
 
 KINDS = ("observations", "actions")
 ROWS, WIDTH, PANELS = 40, 32, 8
@@ -25,7 +24,7 @@ def entry_statistics(store: EpisodeStore, kind: str) -> dict[str, np.ndarray]:
     no episode has two steps; and `outside`, the share of steps at which it is outside the bounds of its space.
     """
     values, resets = getattr(store, kind), store.table[:, store.columns["reset"]] == 1
-    space = flatten_space(store.observation_space if kind == "observations" else store.action_space)
+    space = flatten_space(store.space(kind))
     low, high = np.array([-np.inf]), np.array([np.inf])
     if isinstance(space, Box) and space.shape == values.shape[1:]:  # text has entries that are not stored
         low, high = space.low, space.high
@@ -43,17 +42,18 @@ def format_entries(store: EpisodeStore) -> str:
     """A table with a row for every entry, at most `ROWS`: half of them of each kind, if it has so many."""
     lines = list[str]()
     for kind, others in zip(KINDS, (store.action_dim, store.observation_dim), strict=True):
-        statistics, names = entry_statistics(store, kind), _names(store, kind)
+        statistics = entry_statistics(store, kind)
         if not statistics["outside"].any():
             del statistics["outside"]
-        count = max(ROWS // 2, ROWS - others)
-        width = min(WIDTH, max(map(len, (KINDS[0], *names[:count]))))
+        size, count = len(statistics["min"]), max(ROWS // 2, ROWS - others)
+        names = [name[:WIDTH] for name in store.labels(kind)[:count]] or [""] * min(size, count)
+        width = max(map(len, (KINDS[0], *names)))
         lines += ["", f"  {kind:<{width + 4}}" + "".join(f"{key:>11}" for key in statistics)]
-        for entry, name in enumerate(names[:count]):
-            cells = [f"{each[entry]:{FORMATS.get(key, '.4g')}}" for key, each in statistics.items()]
-            lines.append(f"  {entry:>3} {name[:width]:<{width}}" + "".join(f"{cell:>11}" for cell in cells))
-        if len(names) > count:
-            lines.append(f"      and {len(names) - count} more")
+        for entry, name in enumerate(names):
+            cells = (f"{each[entry]:>11{FORMATS.get(key, '.4g')}}" for key, each in statistics.items())
+            lines.append(f"  {entry:>3} {name:<{width}}" + "".join(cells))
+        if size > count:
+            lines.append(f"      and {size - count} more")
     return "\n".join(lines)
 
 
@@ -68,10 +68,11 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
 
     store, returns = dataset.store, dataset.store.episode_returns
     values = np.concatenate([store.observations, store.actions], axis=1)
-    names = [name or f"{kind[:-1]} {entry}" for kind in KINDS for entry, name in enumerate(_names(store, kind))]
+    sizes = zip(KINDS, (store.observation_dim, store.action_dim), strict=True)
+    names = [name for kind, size in sizes for name in store.labels(kind) or [f"{kind[:-1]} {i}" for i in range(size)]]
     mean, std = moments(values, store.offsets)
     lowest, highest = (extreme.reduceat(values, store.offsets[:-1]) for extreme in (np.minimum, np.maximum))
-    choices = np.concatenate([_layout(store, kind).categorical for kind in KINDS])  # a rare choice is not extreme
+    choices = np.concatenate([store.layout(kind).categorical for kind in KINDS])  # a rare choice is not extreme
     distances = np.maximum(mean - lowest, highest - mean) / np.where((std > 0) & ~choices, std, np.inf)
     reach = distances.max(axis=1)
     order = np.argsort(reach if store.equal_returns else returns, kind="stable")
@@ -110,13 +111,3 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     below.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-
-
-def _layout(store: EpisodeStore, kind: str) -> Layout:
-    return Layout.of_space(store.observation_space if kind == KINDS[0] else store.action_space, kind)
-
-
-def _names(store: EpisodeStore, kind: str) -> list[str]:
-    """The names of all entries, empty if there are none."""
-    layout = _layout(store, kind)
-    return store.entry_names(kind) or layout.names or [""] * layout.size

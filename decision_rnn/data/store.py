@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from decision_rnn.data.cache import cache_root, sha256_of, sha256_of_json
@@ -24,6 +25,7 @@ from decision_rnn.data.writing import (
     write_arrays,
 )
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
+from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.spaces import (
     KINDS,
     OptionalSpaces,
@@ -181,6 +183,18 @@ class EpisodeStore:
         names: list[str] = self.source.get("columns", {}).get(kind, [])
         size = {"observations": self.observation_dim, "actions": self.action_dim}[kind]
         return names if len(names) == size else []  # the choices of one column are many entries
+
+    def space(self, kind: str) -> gymnasium.Space[Any]:
+        """The space of the `observations` or `actions`."""
+        return self.observation_space if kind == "observations" else self.action_space
+
+    def layout(self, kind: str) -> Layout:
+        """The layout of the rows of `observations` or `actions`."""
+        return Layout.of_space(self.space(kind), kind)
+
+    def labels(self, kind: str) -> list[str]:
+        """The names of the entries of `observations` or `actions`, also those by their space; empty if it is flat."""
+        return self.entry_names(kind) or self.layout(kind).names
 
     def select(self, episodes: Any, note: str | None = None) -> "EpisodeStore":
         """Some of the episodes; nothing is written or copied.
