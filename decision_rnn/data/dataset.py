@@ -282,9 +282,9 @@ def import_log(
     if not logs:
         raise InputError(f"there are no logs for {name}: expected at least one.")
     single = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
-    names = {role: [column] for role, column in single.items() if column is not None}
-    multiple = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
-    options = LogOptions(names | {role: columns for role, columns in multiple.items() if columns}, split, missing)
+    names = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
+    names |= {role: (column,) * (column is not None) for role, column in single.items()}
+    options = LogOptions({role: columns for role, columns in names.items() if columns}, split, missing)
     notes, remarks = list[str](), Remarks()
     if convert(every, PositiveInt, "every") > 1:
         notes.append(f"only the first of every {every} steps is kept: agents act once in {every} steps of the log")
@@ -318,18 +318,17 @@ def import_log(
         label, first = next(opened, None) or ("", open_log(batches[0], options, remarks))
         for match in remarks.names.get("patterns", ()):
             tell(f"{name}: {match}")
-        spaces = {"observation_space": first.spaces[0], "action_space": action_space or first.spaces[1]}
-        bounds = {"action_low": action_low, "action_high": action_high}
-        if bounds != {"action_low": None, "action_high": None}:
-            if spaces["action_space"] is not None:
+        action_space = action_space or first.spaces[1]
+        if action_low is not None or action_high is not None:
+            if action_space is not None:
                 raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
             sample = next(first.episodes)  # which says how many entries there are
             first.episodes = chain([sample], first.episodes)
-            spaces["action_space"] = _box(bounds, np.shape(sample.actions)[1])
+            action_space = _box(action_low, action_high, np.shape(sample.actions)[1])
+        settings: dict[str, Any] = {"observation_space": first.spaces[0], "action_space": action_space}
+        settings |= {"append": append, "overwrite": overwrite, "missing": missing, "columns": first.columns}
         episodes = bar(read_all(), "importing", unit=" episodes")
-        settings: dict[str, Any] = {"missing": missing, "columns": first.columns, "notes": notes, **spaces}
-        settings |= {"append": append, "overwrite": overwrite}
-        store = write_store(name, episodes, environment_id or first.environment_id, **settings)
+        store = write_store(name, episodes, environment_id or first.environment_id, notes=notes, **settings)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
         largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
@@ -348,15 +347,15 @@ def _every(episode: Episode, number: int) -> Episode:
     return replace(episode, observations=observations, actions=episode.actions[::number], rewards=rewards)
 
 
-def _box(bounds: Mapping[str, Any], size: int) -> Box:
-    """The box with these lower and upper bounds, by name; InputError, naming one, if they do not fit `size` entries."""
-    for key, bound in bounds.items():
-        if np.size(bound) not in (1, size) or bound is None:
-            raise InputError(f"{key} is {bound}: expected a number, or one for each of {counted(size, 'action')}.")
-    low, high = (np.broadcast_to(np.float32(bound), size) for bound in bounds.values())
-    if not (low < high).all():
-        raise InputError(f"action_low {low.tolist()} is not below action_high {high.tolist()}.")
-    return Box(low, high)
+def _box(action_low: Any, action_high: Any, size: int) -> Box:
+    """The box of `size` actions with these bounds, a number or one for each action; InputError if they do not fit."""
+    low, high = (np.ravel(np.float32(np.nan if bound is None else bound)) for bound in (action_low, action_high))
+    if not {len(low), len(high)} <= {1, size} or not (low < high).all():
+        raise InputError(
+            f"action_low is {action_low} and action_high {action_high}: expected a lower and a higher number, or both "
+            f"for each of {counted(size, 'action')}."
+        )
+    return Box(np.broadcast_to(low, size), np.broadcast_to(high, size))
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:

@@ -61,9 +61,7 @@ def read_table(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Lo
         steps = {key: values[rows] for key, values in columns.items()}
         last = {key: values[-1] for key, values in steps.items()}
         idle = np.isnan(last["actions"]).all() and np.nan_to_num(last.get("rewards", 0)) == 0
-        if (
-            len(rows) > 1 and idle and is_finite(last["observations"]).all()
-        ):  # the row is the observation after the last action
+        if len(rows) > 1 and idle and is_finite(last["observations"]).all():  # the observation after the last action
             following = steps["observations"][1:]
             for flag in steps.keys() & FLAGS:
                 steps[flag][-2] |= steps[flag][-1]
