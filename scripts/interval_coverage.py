@@ -22,10 +22,10 @@ from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     FEWEST_RUNS,
     LEVEL,
+    adjust_p_values,
     bootstrap_means,
     compare_over_datasets,
     compare_seeds,
-    compare_variants,
     half_width,
     holm,
     interquartile_mean,
@@ -114,8 +114,9 @@ def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 
 def against_first(scores: np.ndarray) -> list[float]:
-    """The adjusted p-values of `compare_variants` for scores (variants, seeds), the first being the reference."""
-    return [each.p_value for each in compare_variants(dict(enumerate(scores)), 0).values()]
+    """The adjusted p-values of scores (variants, seeds), the first being the reference."""
+    compared = adjust_p_values({str(i): compare_seeds(values, scores[0]) for i, values in enumerate(scores[1:])})
+    return [each.p_value for each in compared.values()]
 
 
 def against_best(scores: np.ndarray) -> list[float]:
@@ -247,7 +248,7 @@ intervals for the mean; the last one is for the interquartile mean of the distri
 
 ## The difference of two variants on one dataset
 
-`compare_seeds` of two variants whose means are 10 apart, and `compare_variants`: how often one of 2 or 6 equal variants
+`compare_seeds` of two variants whose means are 10 apart, and `adjust_p_values`: how often one of 2 or 6 equal variants
 is said to differ.
 
 {table(head, compared)}

@@ -71,7 +71,7 @@ def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
     seeds, failed = dict[str, list[float]](), record.failures(dataset.data.name if dataset else None)
     if dataset is not None:
         measure = measures(record, dataset)[0]
-        seeds, means = measure.values, {label: measure.summary(label) for label in measure.values}
+        seeds, means = measure.values, {label: measure.means[label] for label in measure.values}
         what = f"normalised score, {measure.title}" if dataset.targets else measure.title
     elif summary := overall(record):
         means, what = summary.aggregates, "normalised score, interquartile mean"

@@ -6,17 +6,16 @@ with a failed run are not tested: a mean over the runs that finished is no estim
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from decision_rnn.comparison.record import ComparedDataset, HeldOut, Record, Target, Trial
+from decision_rnn.comparison.record import ComparedDataset, HeldOut, Record, Target
 from decision_rnn.evaluation import statistics
 from decision_rnn.evaluation.results import TargetResult
-from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
+from decision_rnn.evaluation.statistics import DECISIVE, FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
 from decision_rnn.utils.parsing import AUTO, format_target
 
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
@@ -24,74 +23,30 @@ NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
 @dataclass(frozen=True)
 class Measure:
-    """What variants are compared by on one dataset: the score at one target, or the one on held-out episodes.
+    """What variants are compared by on one dataset: the score at one target, or the one on held-out episodes, whose
+    `target` is None. The dictionaries are by label of the variant.
 
-    By label of the variant: the value of every finished seed, the number of failed runs, the evaluations behind the
-    values, and the episodes per seed of those whose scores are success rates. `digits` is the format of a value.
+    Attributes:
+        digits: The format of a value.
+        failed: The number of failed runs.
+        values: The value of every finished seed.
+        means: Their means, and the values of references without a network.
+        differences: Those from the reference, without p-value where nothing is tested.
+        results: The evaluations behind the values.
+        over_episodes: The means of few seeds with an interval over episodes alone.
+        notes: What to know before trusting the differences.
     """
 
     title: str
     target: Target | None
-    values: dict[str, list[float]]
+    digits: str
     failed: Counter[str]
+    values: dict[str, list[float]]
+    means: dict[str, Estimate]
+    differences: dict[str, Estimate]
     results: dict[str, list[TargetResult]] = field(default_factory=dict)
-    episodes: dict[str, int | None] = field(default_factory=dict)
-    digits: str = ".1f"
-
-    def summary(self, label: str) -> Estimate:
-        """The mean of a variant."""
-        return summarise_seeds(self.values.get(label, ()), self.episodes.get(label), complete=not self.failed[label])
-
-    def differences(self, reference: str) -> dict[str, Estimate]:
-        """Differences of the other variants from the reference, without p-value for those that are not tested."""
-        if reference not in self.values:
-            return {}
-        mean = fmean(self.values[reference])
-        differences = {label: Estimate(fmean(values) - mean) for label, values in self.values.items()}
-        if not self.failed[reference]:
-            complete = {label: values for label, values in self.values.items() if not self.failed[label]}
-            differences |= statistics.compare_variants(complete, reference, self.episodes)
-        del differences[reference]
-        return differences
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOutMeasure(Measure):
-    """The score on held-out episodes: `errors` by label, (seeds, episodes), those of `held_out.references` included."""
-
-    held_out: HeldOut
-    errors: dict[str, np.ndarray]
-
-    @classmethod
-    def of_runs(cls, held_out: HeldOut, runs: Mapping[str, Sequence[Trial]], failed: Counter[str]) -> "HeldOutMeasure":
-        """The measure of the runs of every variant."""
-        errors = {label: np.array([run.held_out for run in trials]) for label, trials in runs.items()}
-        values = {label: (1 - np.average(rows, 1, held_out.steps)).tolist() for label, rows in errors.items()}
-        errors |= {name: np.array([row]) for name, row in held_out.references.items()}
-        title = f"held-out {held_out.measure}"
-        return cls(title, None, values, failed, digits=".3f", held_out=held_out, errors=errors)
-
-    def summary(self, label: str) -> Estimate:
-        values = self.values.get(label, ())
-        reference = label in self.held_out.references
-        if reference or (len(values) >= FEWEST_FOR_INTERVAL and not self.failed[label]):
-            estimate = statistics.estimate_score(self.errors[label], self.held_out.steps)
-            if reference or estimate.spread:
-                return estimate
-        return summarise_seeds(values, complete=False)
-
-    def over_episodes(self, label: str) -> Estimate:
-        """The mean over a variant's seeds, with an interval over episodes alone."""
-        return statistics.estimate_score(self.errors[label].mean(axis=0, keepdims=True), self.held_out.steps)
-
-    def differences(self, reference: str) -> dict[str, Estimate]:
-        differences = {}
-        for label in self.values if reference in self.values else ():
-            difference = statistics.compare_errors(self.errors[label], self.errors[reference], self.held_out.steps)
-            tested = not self.failed[label] and not self.failed[reference]
-            differences[label] = difference if tested else Estimate(difference.value)
-        differences.pop(reference, None)
-        return statistics.adjust_p_values(differences)
+    over_episodes: dict[str, Estimate] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
@@ -100,28 +55,84 @@ def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
     A score at a target inside the data's range should be near the target's, not as high as possible. Behaviour cloning,
     which has no target, stands beside the others at the targets where higher is better.
     """
-    runs, failed = record.runs(dataset.data.name), record.failures(dataset.data.name)
-    held_out: list[Measure] = []
-    if dataset.held_out is not None:
-        held_out.append(HeldOutMeasure.of_runs(dataset.held_out, runs, failed))
+    held_out = [] if dataset.held_out is None else [_measure_held_out(record, dataset.data.name, dataset.held_out)]
     if not dataset.targets:
         return held_out
-    conditioned = any(run.targets[0].target_return is not None for trials in runs.values() for run in trials)
-    targets = dataset.targets if conditioned else (NO_TARGET,)
+    runs = [run for trials in record.runs(dataset.data.name).values() for run in trials]
+    targets = dataset.targets if any(run.targets[0].target_return is not None for run in runs) else (NO_TARGET,)
     first = next((target for target in targets if "paper" in target.roles and not target.in_range), NO_TARGET)
     higher_is_better = [target for target in targets if target in (first, NO_TARGET) or "best" in target.roles]
-    by_target = []
-    for target in (*higher_is_better, *(target for target in targets if target not in higher_is_better)):
-        returns = {target.target_return, None} if target in higher_is_better else {target.target_return}
-        measure = Measure(describe_target(target), target, {}, failed)
-        for label, trials in runs.items():
-            if results := [result for run in trials for result in run.targets if result.target_return in returns]:
-                scores = [dataset.data.normalised(np.array(result.returns)) for result in results]
-                measure.episodes[label] = statistics.success_episodes(scores)
-                measure.values[label] = [result.score_mean for result in results]
-                measure.results[label] = results
-        by_target.append(measure)
-    return by_target + held_out
+    others = [target for target in targets if target not in higher_is_better]
+    by_target = [_measure_scores(record, dataset, target, {target.target_return, None}) for target in higher_is_better]
+    return by_target + [_measure_scores(record, dataset, each, {each.target_return}) for each in others] + held_out
+
+
+def _measure_scores(record: Record, dataset: ComparedDataset, target: Target, returns: set[float | None]) -> Measure:
+    """The scores at one target, of the results with these target returns."""
+    name, reference = dataset.data.name, record.variants[0].label
+    failed, results = record.failures(name), dict[str, list[TargetResult]]()
+    for label, trials in record.runs(name).items():
+        if chosen := [result for run in trials for result in run.targets if result.target_return in returns]:
+            results[label] = chosen
+    values = {label: [result.score_mean for result in each] for label, each in results.items()}
+    episodes = {
+        label: statistics.success_episodes([dataset.data.normalised(np.array(result.returns)) for result in each])
+        for label, each in results.items()
+    }
+
+    def compare(label: str) -> Estimate:
+        return statistics.compare_seeds(values[label], values[reference], (episodes[label], episodes[reference]))
+
+    means = {
+        label: summarise_seeds(values.get(label, ()), episodes.get(label), complete=not failed[label])
+        for label in (*values, *failed)
+    }
+    differences = _differences(record, values, failed, compare)
+    return Measure(describe_target(target), target, ".1f", failed, values, means, differences, results)
+
+
+def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Measure:
+    """The scores on held-out episodes, with those of the references."""
+    failed, steps, reference = record.failures(dataset), held_out.steps, record.variants[0].label
+    errors = {label: np.array([run.held_out for run in runs]) for label, runs in record.runs(dataset).items()}
+    values = {label: (1 - np.average(rows, 1, steps)).tolist() for label, rows in errors.items()}
+    title, notes, over_episodes = f"held-out {held_out.measure}", list[str](), dict[str, Estimate]()
+    means = {label: summarise_seeds(values.get(label, ()), complete=False) for label in (*values, *failed)}
+    for label, rows in errors.items():
+        estimate = statistics.estimate_score(rows, steps)
+        if len(rows) < FEWEST_FOR_INTERVAL:
+            over_episodes[label] = statistics.estimate_score(rows.mean(axis=0, keepdims=True), steps)
+        elif estimate.spread and not failed[label]:
+            means[label] = estimate
+    means |= {name: statistics.estimate_score(np.array([row]), steps) for name, row in held_out.references.items()}
+
+    def compare(label: str) -> Estimate:
+        return statistics.compare_errors(errors[label], errors[reference], steps)
+
+    differences = _differences(record, values, failed, compare)
+    for label in differences:
+        gains = errors[reference].mean(axis=0) - errors[label].mean(axis=0)
+        episode, share, rest = statistics.largest_part(gains, steps)
+        if share > DECISIVE and len(steps) > 1:
+            notes.append(
+                f"Episode {episode} of {held_out.dataset} has more than half of the difference of "
+                f"{record.names[label]} from {record.names[reference]} in {title}; without it: {rest:+.3f}."
+            )
+    return Measure(title, None, ".3f", failed, values, means, differences, {}, over_episodes, notes)
+
+
+def _differences(
+    record: Record, labels: Iterable[str], failed: Counter[str], compare: Callable[[str], Estimate]
+) -> dict[str, Estimate]:
+    """The differences of variants from the reference, if that is among them, with adjusted p-values; without interval
+    and test where runs failed."""
+    reference, differences = record.variants[0].label, {}
+    for label in labels if reference in labels else ():
+        if label != reference:
+            complete = not (failed[label] or failed[reference])
+            difference = compare(label)
+            differences[label] = difference if complete else Estimate(difference.value)
+    return statistics.adjust_p_values(differences)
 
 
 def describe_target(target: Target) -> str:
@@ -153,17 +164,15 @@ def overall(record: Record) -> Overall | None:
     if not labels or len(shared) < 2:
         return None
     scores = {label: {name: main[name][label] for name in shared} for label in labels}
-    failed, reference = record.failures(), record.variants[0].label
-    base = scores.get(reference, {})
-    aggregates, improvements = {}, {}
-    for label, by_dataset in scores.items():
-        mean = statistics.aggregate_scores(by_dataset)
+    failed, reference, aggregates = record.failures(), record.variants[0].label, {}
+    for label in labels:
+        mean = statistics.aggregate_scores(scores[label])
         aggregates[label] = Estimate(mean.value) if failed[label] else mean
-        if base and label != reference:
-            better = statistics.compare_over_datasets(by_dataset, base)
-            complete = not (failed[label] or failed[reference])
-            improvements[label] = better if complete else Estimate(better.value)
-    return Overall(scores, aggregates, statistics.adjust_p_values(improvements))
+
+    def compare(label: str) -> Estimate:
+        return statistics.compare_over_datasets(scores[label], scores[reference])
+
+    return Overall(scores, aggregates, _differences(record, labels, failed, compare))
 
 
 def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[float]]:
@@ -181,28 +190,25 @@ def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[fl
 
 def rows(record: Record) -> list[dict[str, Any]]:
     """A row for every variant at every target of every dataset, see `Comparison.table`."""
-    table, reference = [], record.variants[0].label
+    table, controls = [], {variant.label: variant.control for variant in record.variants}
     for dataset in record.datasets:
         for number, measure in enumerate(measures(record, dataset)):
-            differences = measure.differences(reference)
-            references = [*measure.held_out.references] if isinstance(measure, HeldOutMeasure) else []
-            controls = {variant.label: variant.control for variant in record.variants}
-            for label, control in (controls | dict.fromkeys(references, True)).items():
-                target = measure.target
-                values, results = measure.values.get(label, []), measure.results.get(label, [])
+            for label in dict.fromkeys((*controls, *measure.means)):
+                mean, difference = measure.means.get(label), measure.differences.get(label)
+                results, target = measure.results.get(label, []), measure.target
                 if any(result.target_return is None for result in results):
                     target = NO_TARGET
-                if not (values or measure.failed[label] or label in references) or (target is NO_TARGET and number > 0):
+                if mean is None or (target is NO_TARGET and number > 0):
                     continue
-                row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label, "control": control}
+                row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label}
+                row["control"] = controls.get(label, True)
                 row |= {**asdict(target), "roles": "+".join(target.roles)} if target else {}
-                summary, difference = measure.summary(label), differences.get(label)
-                row |= {"seeds": len(values), "failed": measure.failed[label]}
-                row |= {"score": summary.value, "low": summary.low, "high": summary.high, "spread": summary.spread}
-                if target is None:
-                    row[measure.title.replace(" ", "_").replace("-", "_")] = row.pop("score")
+                row |= {"seeds": len(measure.values.get(label, ())), "failed": measure.failed[label]}
+                row["score" if target else measure.title.replace(" ", "_").replace("-", "_")] = mean.value
+                row |= {"low": mean.low, "high": mean.high, "spread": mean.spread}
                 value, low, high, p = (getattr(difference, name, None) for name in ("value", "low", "high", "p_value"))
-                row |= {"reference": reference, "difference": value, "difference_low": low, "difference_high": high}
+                row |= {"reference": record.variants[0].label, "difference": value}
+                row |= {"difference_low": low, "difference_high": high}
                 row |= {"p_value": p, "significant": None if p is None else p < 1 - LEVEL}
                 for name in results[0].metrics if results else ():
                     metric = summarise_seeds([result.metrics[name].mean for result in results])

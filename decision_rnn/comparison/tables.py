@@ -1,23 +1,21 @@
 """Tables and findings of a comparison, in Markdown and for its page."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from statistics import fmean, median
+from collections.abc import Iterable, Mapping
+from math import isnan
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
-from decision_rnn.comparison.summary import HeldOutMeasure, Measure, measures, overall, target_errors
+from decision_rnn.comparison.summary import Measure, measures, overall, target_errors
 from decision_rnn.evaluation.statistics import (
-    DECISIVE,
-    FEWEST_FOR_INTERVAL,
     LEVEL,
     Estimate,
     Scores,
     deviation_over_seeds,
-    largest_part,
     summarise_seeds,
 )
 from decision_rnn.utils.machine import describe_hardware, describe_versions
@@ -89,7 +87,7 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
         return Section(dataset.data.name, "No run has a result.", [], notes)
     main, *others = measures(record, dataset)
     shown = [main, *(measure for measure in others if not measure.target or measure.target.roles != ("spread",))]
-    differences, cells = main.differences(record.variants[0].label), _cells(main)
+    differences, cells = main.differences, _cells(main)
 
     tables: dict[str, Columns] = defaultdict(lambda: defaultdict(dict))
     scores = tables["score" if dataset.held_out is None or dataset.targets else dataset.held_out.dataset]
@@ -120,13 +118,11 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
         for column, cost in costs.items():
             tables["cost"][column][label] = cost
 
-    for measure in (measure for measure in shown if isinstance(measure, HeldOutMeasure)):
-        notes += _notes_on_episodes(record, measure)
-        few = [label for label, seeds in measure.values.items() if len(seeds) < FEWEST_FOR_INTERVAL]
-        intervals = {label: _interval(measure.over_episodes(label), measure.digits) for label in few}
-        scores["interval over episodes"] = {label: cell.partition(" ")[2] for label, cell in intervals.items()}
-    means = {label: fmean(values) for label, values in main.values.items()}
-    best = max(means, key=lambda label: (not main.failed[label], means[label]))
+    for measure in shown:
+        notes += measure.notes
+        for label, mean in measure.over_episodes.items():
+            scores["interval over episodes"][label] = _interval(mean, measure.digits).partition(" ")[2]
+    best = max(main.values, key=lambda label: (not main.failed[label], main.means[label].value))
     what = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
     what = what.removesuffix(" at score")
     finding = f"{names[best]} {what}: {cells[best]}, {counted(len(main.values[best]), 'seed')}."
@@ -155,13 +151,10 @@ def _verdicts(differences: Mapping[str, Estimate], digits: str, equal: float = 0
 
 
 def _cells(measure: Measure) -> dict[str, str]:
-    values, failed = measure.values, measure.failed
-    cells = {
-        label: format_estimate(measure.summary(label), values.get(label, []), measure.digits, failed[label])
-        for label in values | failed
+    return {
+        label: format_estimate(mean, measure.values.get(label, []), measure.digits, measure.failed[label])
+        for label, mean in measure.means.items()
     }
-    references = measure.held_out.references if isinstance(measure, HeldOutMeasure) else ()
-    return cells | {name: _interval(measure.summary(name), measure.digits) for name in references}
 
 
 def _tables(record: Record, tables: Mapping[str, Columns]) -> list[Table]:
@@ -197,19 +190,6 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
     return [*notes, *data.notes]
 
 
-def _notes_on_episodes(record: Record, measure: HeldOutMeasure) -> Iterator[str]:
-    """The episodes that decide on the difference of a variant from the reference."""
-    names, reference = record.names, record.variants[0].label
-    for label in measure.values if reference in measure.values else ():
-        gains = measure.errors[reference].mean(axis=0) - measure.errors[label].mean(axis=0)
-        episode, share, rest = largest_part(gains, measure.held_out.steps)
-        if share > DECISIVE and len(gains) > 1:
-            yield (
-                f"Episode {episode} of {measure.held_out.dataset} has more than half of the difference of "
-                f"{names[label]} from {names[reference]} in {measure.title}; without it: {rest:+.3f}."
-            )
-
-
 def format_seeds(values: Scores, digits: str = ".1f") -> str:
     """A mean with its interval, or with the value of every seed if it has none."""
     return format_estimate(summarise_seeds(values), values, digits)
@@ -218,7 +198,7 @@ def format_seeds(values: Scores, digits: str = ".1f") -> str:
 def format_estimate(summary: Estimate, values: Scores, digits: str, failed: int = 0) -> str:
     """A mean over seeds with its interval, or with the value of every seed if it has none, and the number of failed
     runs."""
-    text = _interval(summary, digits) if len(values) else ""
+    text = "" if isnan(summary.value) else _interval(summary, digits)
     if summary.spread == "range":
         text = f"{summary.value:{digits}} ({', '.join(f'{value:{digits}}' for value in values)})"
     failures = f"{failed} of {failed + len(values)} failed" if failed else ""

@@ -103,7 +103,7 @@ class HeldOutScore:
         return float(1 - np.average(self.episode_errors(predictor), weights=self.steps))
 
     def estimate(self, predictor: str = AGENT) -> Estimate:
-        """`score` with a 95% interval from the bootstrap over episodes, from five episodes on."""
+        """`score` with a 95% interval over episodes, from five on."""
         return estimate_score(self.episode_errors(predictor)[None], self.steps)
 
     def worst_episode(self, predictor: str = AGENT) -> tuple[int, float, float]:

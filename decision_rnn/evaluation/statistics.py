@@ -20,9 +20,6 @@ FEWEST_FOR_INTERVAL = 5
 """The fewest seeds for which an interval and a p-value are given; with fewer, every seed's score is shown instead."""
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
 """The fewest datasets, and runs over all datasets, for which the interquartile mean gets an interval."""
-
-RESAMPLES = 100
-"""The bootstrap's draws of episodes that are in memory at once."""
 DECISIVE = 0.5
 """The share of an error, or of a difference of errors, from which a single episode decides."""
 
@@ -59,8 +56,13 @@ def summarise_seeds(scores: Scores, episodes: int | None = None, complete: bool 
     mean, error = float(values.mean()), standard_error(values, episodes)
     if not complete or len(values) < FEWEST_FOR_INTERVAL or not error:
         return Estimate(mean, float(values.min()), float(values.max()), "range")
-    half = _t_quantile(len(values) - 1) * error
-    return Estimate(mean, mean - half, mean + half, INTERVAL)
+    return replace(t_test(mean, error, len(values) - 1), p_value=None)
+
+
+def t_test(value: float, error: float, degrees: float) -> Estimate:
+    """A value with Student's t interval, and the test of whether it is 0, from its standard error."""
+    half, p_value = _t_quantile(degrees) * error, 2 * special.stdtr(degrees, -abs(value) / error)
+    return Estimate(value, value - half, value + half, INTERVAL, float(p_value))
 
 
 def success_episodes(per_episode: Sequence[Scores]) -> int | None:
@@ -116,25 +118,7 @@ def compare_seeds(scores: Scores, others: Scores, episodes: tuple[int | None, in
         return Estimate(difference)
     error = np.sqrt(variances.sum())
     degrees = error**4 / (variances**2 / [len(values) - 1 for values in pair]).sum()
-    half = _t_quantile(degrees) * float(error)
-    p_value = 2 * special.stdtr(degrees, -abs(difference) / error)
-    return Estimate(difference, difference - half, difference + half, INTERVAL, float(p_value))
-
-
-def compare_variants(
-    scores: Mapping[str, Scores], reference: str, episodes: Mapping[str, int | None] | None = None
-) -> dict[str, Estimate]:
-    """The differences of variants, by label, from a reference among them on the same dataset.
-
-    p-values are those of `adjust_p_values`. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
-    """
-    counts, others = episodes or {}, scores[reference]
-    differences = {
-        label: compare_seeds(values, others, (counts.get(label), counts.get(reference)))
-        for label, values in scores.items()
-        if label != reference
-    }
-    return adjust_p_values(differences)
+    return t_test(difference, float(error), degrees)
 
 
 def adjust_p_values(differences: Mapping[str, Estimate]) -> dict[str, Estimate]:
@@ -191,32 +175,6 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
 
 
-def bootstrap_errors(
-    errors: Sequence[np.ndarray], steps: Sequence[int], resamples: int = 1_000, seed: int = 0
-) -> np.ndarray:
-    """Mean errors per step of every variant in the bootstrap over episodes and seeds, (variants, resamples).
-
-    The same episodes are drawn for all variants, so that their differences are paired, and each variant's seeds
-    independently of them (the pigeonhole bootstrap; Owen, "The pigeonhole bootstrap", 2007).
-
-    Args:
-        errors: For each variant, (seeds, episodes), the mean error over the steps of every episode.
-        steps: (episodes,), the length of every episode.
-    """
-    generator, lengths = np.random.default_rng(seed), np.asarray(steps)
-
-    def draw(count: int) -> np.ndarray:
-        """How often each is drawn, (RESAMPLES, count)."""
-        return generator.multinomial(count, np.full(count, 1 / count), RESAMPLES)
-
-    means = []
-    for _ in range(resamples // RESAMPLES):
-        weights = lengths * draw(len(lengths))
-        drawn = [draw(len(values)) / len(values) @ values for values in errors]
-        means.append([(values * weights).sum(1) / weights.sum(1) for values in drawn])
-    return np.concatenate(means, axis=1)
-
-
 def largest_part(errors: np.ndarray, steps: Sequence[int]) -> tuple[int, float, float]:
     """The number of the episode with the largest part of the sum over steps of errors (episodes,), which are means, or
     of differences of errors; its share of the sum, and the mean without it, NaN if it is the only one."""
@@ -228,32 +186,35 @@ def largest_part(errors: np.ndarray, steps: Sequence[int]) -> tuple[int, float, 
 
 
 def estimate_score(errors: np.ndarray, steps: Sequence[int]) -> Estimate:
-    """1 - the mean error (seeds, episodes) per step, with an interval from the bootstrap over episodes and over seeds,
-    if there are several; without one below five of either.
+    """1 - the mean error (seeds, episodes) per step, with an interval over episodes and, if there are several, over
+    seeds; without one below five of either.
 
     It is Student's t interval of the logarithm of the error, which is skewed: no end is above 1.
     """
-    score = 1 - float(np.average(errors.mean(0), weights=steps))
+    means = errors.mean(axis=0)
+    mean, error = float(np.average(means, weights=steps)), error_over_episodes(means, [errors], steps)
     number = min(errors.shape) if len(errors) > 1 else len(steps)
-    means = bootstrap_errors([errors], steps)[0]
-    if number < FEWEST_FOR_INTERVAL or not means.min() > 0:
-        return Estimate(score)
-    factor = math.exp(half_width(np.log(means), number, 1))
-    return Estimate(score, 1 - (1 - score) * factor, 1 - (1 - score) / factor, INTERVAL)
+    if number < FEWEST_FOR_INTERVAL or not error:
+        return Estimate(1 - mean)
+    factor = math.exp(_t_quantile(number - 1) * error / mean)
+    return Estimate(1 - mean, 1 - mean * factor, 1 - mean / factor, INTERVAL)
 
 
 def compare_errors(errors: np.ndarray, others: np.ndarray, steps: Sequence[int]) -> Estimate:
     """How much higher a variant's score, 1 - error, is than another's, paired by episode, with Student's t interval and
-    test from the bootstrap over episodes and seeds; errors are (seeds, episodes). With fewer than five of either there
-    is neither."""
-    value = float(np.average(others.mean(0) - errors.mean(0), weights=steps))
-    first, second = bootstrap_errors([errors, others], steps)
+    test over episodes and seeds; errors are (seeds, episodes). With fewer than five of either there is neither."""
+    gains = others.mean(axis=0) - errors.mean(axis=0)
+    value, error = float(np.average(gains, weights=steps)), error_over_episodes(gains, [errors, others], steps)
     number = min(len(errors), len(others), len(steps))
-    half = half_width(second - first, number, 1) if number >= FEWEST_FOR_INTERVAL else 0.0
-    if not half:
-        return Estimate(value)
-    p_value = 2 * special.stdtr(number - 1, -abs(value) / half * _t_quantile(number - 1))
-    return Estimate(value, value - half, value + half, INTERVAL, float(p_value))
+    return t_test(value, error, number - 1) if number >= FEWEST_FOR_INTERVAL and error else Estimate(value)
+
+
+def error_over_episodes(means: np.ndarray, variants: Sequence[np.ndarray], steps: Sequence[int]) -> float:
+    """Standard error of the mean per step of `means`, (episodes,), those over the seeds of a variant's errors, (seeds,
+    episodes), or the difference of two: the variances over episodes and over each variant's seeds add up."""
+    deviations = (means - np.average(means, weights=steps)) * steps / np.mean(steps)
+    by_seed = [np.average(errors, axis=1, weights=steps) for errors in variants if len(errors) > 1]
+    return math.hypot(*(stats.sem(values) for values in (deviations, *by_seed) if len(values) > 1))
 
 
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:

@@ -23,7 +23,7 @@ from decision_rnn.evaluation import held_out
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.held_out import HeldOutScore, held_out_score, plot_held_out, predict_actions
 from decision_rnn.evaluation.results import Result, read_result
-from decision_rnn.evaluation.statistics import bootstrap_errors
+from decision_rnn.evaluation.statistics import error_over_episodes
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import make_agent
 from decision_rnn.utils.parsing import read_record
@@ -146,7 +146,7 @@ def test_entry_that_hardly_moves_is_in_no_score(tmp_path: Path, pendulum: Any) -
     assert 1 not in score.worst_entries()
 
 
-def made_score(errors: np.ndarray, steps: list[int] | None = None) -> HeldOutScore:
+def made_score(errors: np.ndarray, steps: Any = None) -> HeldOutScore:
     """A score with these errors of the agent, (episodes, entries), of variance 1."""
     names: Any = {
         "agent": "mingru on local/mine",
@@ -155,7 +155,7 @@ def made_score(errors: np.ndarray, steps: list[int] | None = None) -> HeldOutSco
         "fingerprint": "",
     }
     entries = tuple(f"joint {entry}" for entry in range(errors.shape[1]))
-    lengths, rows = tuple(steps or [10] * len(errors)), tuple(map(tuple, errors.tolist()))
+    lengths, rows = (10,) * len(errors) if steps is None else tuple(steps), tuple(map(tuple, errors.tolist()))
     variance = (1.0,) * len(entries)
     return HeldOutScore(
         **names, measure="R2", entries=entries, steps=lengths, variance=variance, errors={"agent": rows}
@@ -192,15 +192,19 @@ def test_interval_over_episodes_covers_the_true_score() -> None:
     assert made_score(np.ones((4, 1))).estimate().low is None
 
 
-def test_bootstrap_weights_episodes_by_length_and_pairs_variants() -> None:
-    generator, steps = np.random.default_rng(1), [5, 50, 20, 30, 10, 40]
-    first = generator.gamma(2.0, size=(3, 6))
-    means = bootstrap_errors([first, first[:1] + 0.5], steps)
-    assert means[0].mean() == pytest.approx(np.average(first.mean(0), weights=steps), rel=0.05)
-    alone = bootstrap_errors([first[:1], first[:1] + 0.5], steps)
-    np.testing.assert_allclose(alone[1] - alone[0], 0.5)  # the same episodes are drawn for both
-    score = made_score(first[0][:, None], steps)
-    assert score.score() == pytest.approx(1 - np.average(first[0], weights=steps))
+def test_standard_error_is_that_of_a_bootstrap_over_episodes_and_seeds() -> None:
+    """Mean errors per step of 4,000 draws of as many episodes and seeds, where those interact little."""
+    generator, steps = np.random.default_rng(1), np.tile([10, 20, 15, 30], 10)
+    errors = generator.gamma(2.0, size=40) + generator.normal(0, 0.3, (12, 1)) + generator.normal(0, 0.1, (12, 40))
+    draws = generator.integers(40, size=(4000, 40)), generator.integers(12, size=(4000, 12))
+    means = [
+        np.average(errors[rows][:, columns].mean(0), weights=steps[columns])
+        for columns, rows in zip(*draws, strict=True)
+    ]
+    assert error_over_episodes(errors.mean(0), [errors], steps) == pytest.approx(np.std(means), rel=0.06)
+    assert made_score(errors[0][:, None], steps).score() == pytest.approx(1 - np.average(errors[0], weights=steps))
+    apart = [errors[:1], errors[:1] + 0.5]  # which differ by as much in every episode
+    assert error_over_episodes(apart[1][0] - apart[0][0], apart, steps) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("space", [Discrete(3), MultiDiscrete([3, 2])], ids=["discrete", "multi"])
