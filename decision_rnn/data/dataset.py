@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -318,17 +318,18 @@ def import_log(
         label, first = next(opened, None) or ("", open_log(batches[0], options, remarks))
         for match in remarks.names.get("patterns", ()):
             tell(f"{name}: {match}")
+        episodes: Iterator[Episode] = read_all()
         action_space = action_space or first.spaces[1]
         if action_low is not None or action_high is not None:
             if action_space is not None:
                 raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
-            sample = next(first.episodes)  # which says how many entries there are
-            first.episodes = chain([sample], first.episodes)
-            action_space = _box(action_low, action_high, np.shape(sample.actions)[1])
+            for sample in (samples := list(islice(episodes, 1))):  # which says how many entries there are
+                action_space = _box(action_low, action_high, np.shape(sample.actions)[1])
+            episodes = chain(samples, episodes)
         settings: dict[str, Any] = {"observation_space": first.spaces[0], "action_space": action_space}
         settings |= {"append": append, "overwrite": overwrite, "missing": missing, "columns": first.columns}
-        episodes = bar(read_all(), "importing", unit=" episodes")
-        store = write_store(name, episodes, environment_id or first.environment_id, notes=notes, **settings)
+        counting = bar(episodes, "importing", unit=" episodes")
+        store = write_store(name, counting, environment_id or first.environment_id, notes=notes, **settings)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
         largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()

@@ -361,6 +361,11 @@ def test_demos_of_another_width_or_with_more_arrays(whole: list[Episode], tmp_pa
     store = imported(rows, "local/rows", missing="drop_episode")
     assert len(store) == 11
     assert any("log 3" in note for note in store.source["notes"])
+    rows[0]["actions"] = np.zeros((9, 2))
+    store = imported(rows, "local/bounded", missing="drop_episode", action_low=-9, action_high=9)
+    assert (len(store), store.action_space.high.tolist()) == (10, [9, 9])
+    with pytest.raises(InputError, match="no episodes"):
+        imported(rows[:1] * 2, "local/none", missing="drop_episode", action_low=-9, action_high=9)
 
 
 def test_other_groups_and_images(whole: list[Episode], tmp_path: Path) -> None:
