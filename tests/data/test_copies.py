@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,12 +36,9 @@ def log(folders: Path) -> Callable[..., EpisodeStore]:
     return store
 
 
-def test_clean_log_is_silent(log: Callable[..., EpisodeStore]) -> None:
-    assert list(warn_of_copies(log())) == []
-
-
-def test_single_steps_are_silent(log: Callable[..., EpisodeStore]) -> None:
-    assert list(warn_of_copies(log(leaks=True, length=1))) == []
+@pytest.mark.parametrize("options", [{}, {"leaks": True, "length": 1}], ids=["clean", "single steps"])
+def test_clean_log_is_silent(log: Callable[..., EpisodeStore], options: dict[str, Any]) -> None:
+    assert list(warn_of_copies(log(**options))) == []
 
 
 def test_action_among_the_observations_is_a_leak(log: Callable[..., EpisodeStore]) -> None:

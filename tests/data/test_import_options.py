@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium.spaces import Box, Discrete
 
 import decision_rnn
@@ -41,16 +40,6 @@ def test_bounds_become_the_action_space(bounds: tuple[Any, str], expected: Any, 
     store = decision_rnn.open_dataset("local/arm").store
     assert store.action_space == Box(*np.float32(expected))
     assert (store.steps, len(store)) == (9, 1)
-
-
-def test_actions_beyond_the_data_are_learnt_and_returned(tmp_path: Path) -> None:
-    imported("local/log", log_of(), action_low=-3, action_high=3)
-    settings = {"width": 8, "layers": 1}
-    options = {"backbone": settings, "steps": 1, "training": {"context": 2}, "progress": False}
-    run = decision_rnn.train("local/log", output=tmp_path / "run", **options)
-    scale = run.agent.agent.action_scale
-    torch.testing.assert_close(scale(torch.tensor([-1.0, 0.5])), torch.tensor([-3.0, 1.5]))
-    torch.testing.assert_close(scale.normalise(torch.tensor([-3.0, 1.5])), torch.tensor([-1.0, 0.5]))
 
 
 @pytest.mark.parametrize(

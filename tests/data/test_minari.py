@@ -98,20 +98,9 @@ def test_decision_transformer_trains_on_a_published_dataset(
     monkeypatch.chdir(folders)
     generator = np.random.default_rng(0)
     publish(MEDIUM, [random_episode(generator, (30, True, False), (11, 3)) for _ in range(4)])
-    small = [
-        "--training.steps",
-        "2",
-        "--training.warmup_steps",
-        "1",
-        "--backbone.width",
-        "8",
-        "--evaluation.episodes",
-        "1",
-    ]
+    small = "--training.steps 2 --training.warmup_steps 1 --backbone.width 8 --evaluation.episodes 1 --processes 1"
     config = Path(__file__).parents[2] / "configs/decision-transformer/hopper.yaml"
-    assert (
-        main(["train", f"minari/{MEDIUM}", "--config", str(config), "--output", "run", "--processes", "1", *small]) == 0
-    )
+    assert main(["train", f"minari/{MEDIUM}", "--config", str(config), "--output", "run", *small.split()]) == 0
     assert D4RL_REFERENCES in capfd.readouterr().out
     (result,) = (folders / "run/results").glob("*.json")
     dataset = json.loads(result.read_text())["dataset"]

@@ -52,13 +52,8 @@ def test_split_parts_are_disjoint_and_complete(count: int, share: float, size: i
     for part, chosen in zip(parts, indices, strict=True):
         assert_equal(part, [episodes[index] for index in chosen])
         assert part.store.entry_names("actions") == NAMES["actions"]
-        split = part.store.source["split"]
-        assert (split["dataset"], split["fingerprint"], split["hold_out"], split["seed"]) == (
-            "local/log",
-            store.fingerprint,
-            share,
-            0,
-        )
+        split = {"dataset": "local/log", "fingerprint": store.fingerprint, "hold_out": share, "seed": 0}
+        assert part.store.source["split"] == split | {"episodes": chosen}
         assert any("local/log" in note and f"{share:g}" in note for note in part.spec.notes)
         assert "recorded by hand" in part.spec.notes
     assert open_dataset("local/log").store.fingerprint == store.fingerprint
@@ -186,17 +181,8 @@ def test_overwrite_replaces_a_dataset_and_keeps_open_ones(tmp_path: Path, monkey
         StepStream(before.store, 3, 1, 0).sample()
     assert StepStream(after.store, 3, 1, 0).sample().action.ravel().tolist() == [2, 4, 6]
     (tmp_path / "log.csv").write_text("x,u,gain\n0,5,1\n1,6,1\n")
-    words = [
-        "data",
-        "import",
-        str(tmp_path / "log.csv"),
-        "--name",
-        "local/log",
-        "--observations",
-        "x",
-        "--actions",
-        "u",
-    ]
+    words = ["data", "import", str(tmp_path / "log.csv"), "--name", "local/log", "--observations", "x"]
+    words += ["--actions", "u"]
     assert main(words) == 2
     assert main([*words, "--overwrite"]) == 0
     assert open_dataset("local/log").store.actions.ravel().tolist() == [5, 6]

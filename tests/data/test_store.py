@@ -177,14 +177,18 @@ def test_batches_of_a_selection_are_those_of_a_written_store(
     tbptt_segments: int,
     weighting: float,
 ) -> None:
-    if not mapped:
-        monkeypatch.setattr(stream, "MAPPED_BYTES", 100)
     mask = np.array([1, 0, 1, 0, 1], bool)
     whole, copy = written(tmp_path / "whole", episodes), written(tmp_path / "copy", list(compress(episodes, mask)))
     options = {"tbptt_segments": tbptt_segments, "return_weighting": weighting}
-    viewed, stored = (StepStream(store, 10, 16, 0, **options) for store in (whole.select(mask), copy))
+    stored = StepStream(copy, 10, 16, 0, **options)
+    if not mapped:
+        monkeypatch.setattr(stream, "MAPPED_BYTES", 100)
+    viewed = StepStream(whole.select(mask), 10, 16, 0, **options)
+    again = StepStream(copy, 10, 16, 0, **options)
     for _ in range(20):
-        assert_same(viewed.sample(), stored.sample())
+        batch = stored.sample()
+        assert_same(viewed.sample(), batch)
+        assert_same(again.sample(), batch)
 
 
 def made_of(rewards: list[list[float]], path: Path) -> EpisodeStore:

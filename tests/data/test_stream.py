@@ -133,12 +133,3 @@ def test_changing_a_batch_does_not_change_the_next(store: EpisodeStore) -> None:
     assert torch.equal(stream.sample().observation, before)
     with pytest.raises(InputError, match="85 steps"):
         StepStream(store, context=86, batch_size=2, seed=0)
-
-
-def test_stream_of_large_store_gives_the_same_batches(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    mapped = StepStream(store, context=10, batch_size=64, seed=0)
-    monkeypatch.setattr("decision_rnn.data.stream.MAPPED_BYTES", 100)
-    read = StepStream(store, context=10, batch_size=64, seed=0)
-    for _ in range(20):
-        assert_same(mapped.sample(), read.sample())
-    assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.shape == (2, 85)

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import import_log, open_dataset
-from decision_rnn.data.info import format_info, warn_of_actions
+from decision_rnn.data.info import format_info
 from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
 
@@ -208,15 +208,6 @@ def test_unreadable_file_is_named(content: bytes | None, suffix: str, tmp_path: 
     assert "needs" not in str(raised.value)
 
 
-def test_warnings_name_the_columns_of_entries(capsys: pytest.CaptureFixture[str]) -> None:
-    imported(short_log(obs_grip=[7.0] * 5, obs_clock=[1.76e9] * 5))
-    assert main(["data", "info", "local/log"]) == 0
-    described = capsys.readouterr().out
-    assert "entry 1 (obs_grip)" in described
-    assert "entry 2 (obs_clock)" in described
-    assert "entry 1 (v)" in next(warn_of_actions(open_dataset("local/log").store))
-
-
 def test_import_without_a_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     logs: dict[str, Any] = {"pyarrow": "log.parquet", "pandas": short_log()}
     for package, log in logs.items():
@@ -251,9 +242,8 @@ def test_values_that_are_no_numbers_are_refused(values: Any) -> None:
             imported(pandas.DataFrame(short_log(obs_0=values)), missing=missing)
 
 
-@pytest.mark.parametrize("timed", [True, False])
-def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Maze2d's sizes, flags as numbers and goals in `infos`; older files have no timeouts."""
+def test_d4rl_file_of_any_task_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Maze2d's sizes, flags as numbers and goals in `infos`, without timeouts, as older files."""
     random = np.random.default_rng(0)
     arrays = {
         "observations": random.normal(size=(9, 4)),
@@ -262,13 +252,11 @@ def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: 
         "terminals": np.array([0, 0, 0, 1, 0, 0, 0, 0, 1.0]),
         "infos/goal": random.normal(size=(9, 2)),
     }
-    if timed:
-        arrays["timeouts"] = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0.0])
     import_log(write_hdf5(tmp_path / "maze.hdf5", arrays), "local/maze", environment_id="Maze-v9")
     store = open_dataset("local/maze").store
-    assert store.episode_lengths.tolist() == ([2, 2, 5] if timed else [4, 5])
+    assert store.episode_lengths.tolist() == [4, 5]
     assert (store.environment_id, store.observation_dim, store.action_dim) == ("Maze-v9", 4, 2)
-    assert ("no timeouts" in capsys.readouterr().err) == (not timed)
+    assert "no timeouts" in capsys.readouterr().err
 
 
 def test_missing_numbers_of_a_d4rl_file(tmp_path: Path) -> None:
