@@ -142,6 +142,7 @@ class _Reader:
 
     Attributes:
         keys: By role, the keys of its arrays in a block.
+        widths: By key, the shape of the rows of most of its arrays.
         space: The space of an observation; None for vectors.
     """
 
