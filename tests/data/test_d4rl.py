@@ -56,20 +56,6 @@ def test_file_gives_its_episodes_and_names_partial_ones(hopper: list[Episode], t
         assert [note in each for each in notes] == [True]
 
 
-def test_float64_and_column_arrays_of_replay_files(hopper: list[Episode], tmp_path: Path) -> None:
-    replay = {key: values.astype(np.float64) for key, values in arrays_of(hopper).items()}
-    replay |= {key: replay[key][:, None] for key in ("rewards", "terminals", "timeouts")}
-    assert_equal(read_d4rl(write_hdf5(tmp_path / "f.hdf5", replay), [], max_episode_steps=1000), hopper)
-
-
-def test_without_next_observations_the_last_is_repeated(hopper: list[Episode], tmp_path: Path) -> None:
-    arrays = arrays_of(hopper)
-    del arrays["next_observations"]
-    for read, episode in zip(read_d4rl(write_hdf5(tmp_path / "f.hdf5", arrays), []), hopper, strict=True):
-        np.testing.assert_array_equal(read.observations[:-1], episode.observations[:-1])
-        np.testing.assert_array_equal(read.observations[-1], episode.observations[-2])
-
-
 def test_extra_observation_columns_are_dropped(hopper: list[Episode], tmp_path: Path) -> None:
     notes: list[str] = []
     read = list(read_d4rl(write_hdf5(tmp_path / "f.hdf5", arrays_of(hopper)), notes, observation_dims=(4, 11)))

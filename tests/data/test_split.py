@@ -139,7 +139,7 @@ def test_agent_is_trained_on_a_selection_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["episodes", "dictionaries", "lists", "one more observation"])
-def test_agent_is_trained_on_episodes_without_an_environment(form: str, tmp_path: Path) -> None:
+def test_episodes_in_memory_need_no_environment(form: str) -> None:
     episodes = noise(3)
     data: list[Any] = episodes
     if form != "episodes":
@@ -148,10 +148,6 @@ def test_agent_is_trained_on_episodes_without_an_environment(form: str, tmp_path
         lists = [{key: values.tolist() for key, values in each.items()} for each in arrays]
         data = lists if form == "lists" else arrays
     dataset = as_dataset(data)
-    if form == "dictionaries":
-        run = train(data, output=tmp_path / "run", **SMALL)
-        assert run.config.dataset == dataset.name
-        assert (run.config.evaluation.episodes, run.agent.provenance.environment_id) == (0, None)
     for episode, expected in zip(dataset, episodes, strict=True):
         steps = len(expected.actions)
         np.testing.assert_array_equal(episode.observations[:steps], expected.observations[:steps])
