@@ -228,11 +228,11 @@ def import_log(
     last action.
 
     Args:
-        log: The path of a CSV or parquet file, a pandas DataFrame, or a dictionary of columns, which are read with
-            pandas (the extra `logs`), as is the folder of a LeRobot dataset; the path of an HDF5 or npz file in the
-            layout of D4RL, robomimic, d3rlpy, Minari, ManiSkill or diffusion policy; a dictionary of arrays; or a
-            folder or a list of these, whose episodes follow each other. Columns and arrays of usual names need not be
-            named.
+        log: The path of a CSV or parquet file, a pandas DataFrame, a dictionary of columns, or a list of rows as
+            dictionaries of numbers, which are read with pandas (the extra `logs`), as is the folder of a LeRobot
+            dataset; the path of an HDF5 or npz file in the layout of D4RL, robomimic, d3rlpy, Minari, ManiSkill or
+            diffusion policy; a dictionary of arrays; or a folder or a list of these, whose episodes follow each other.
+            Columns and arrays of usual names need not be named.
         name: The name of the new dataset: `local/` and a word.
         observations: The columns or arrays of an observation, as `x,y` or a list; a name may be a pattern such as
             `obs_*`, and a parquet column may have a list of numbers in each row. Several arrays are the parts of a
@@ -278,7 +278,10 @@ def import_log(
         >>> dataset.store.num_episodes, dataset.store.episode_returns.round(3)
         (2, array([0.2, 0.2]))
     """
-    logs = list(chain.from_iterable(map(expand_folder, log if isinstance(log, list | tuple) else [log])))
+    several = isinstance(log, list | tuple)
+    if several and log and isinstance(log[0], Mapping) and not any(map(np.ndim, log[0].values())):
+        several = False  # the rows of one table
+    logs = list(chain.from_iterable(map(expand_folder, log if several else [log])))
     if not logs:
         raise InputError(f"there are no logs for {name}: expected at least one.")
     single = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
@@ -332,13 +335,20 @@ def import_log(
         store = write_store(name, counting, environment_id or first.environment_id, notes=notes, **settings)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
-        largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
-        if store.stated_spaces[1] is None and store.actions.min() == 0 < largest <= MOST_CHOICES and whole:
-            warn(
-                f"{name}: the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number "
-                "choices, import them with --choices, in Python with an action_space such as Discrete(3)."
-            )
+        for warning in warn_of_choices(store):
+            warn(f"{name}: {warning}")
     return open_dataset(name)
+
+
+def warn_of_choices(store: EpisodeStore) -> Iterator[str]:
+    """A sentence if actions without a stated space seem to number choices."""
+    largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
+    if store.stated_spaces[1] is None and store.actions.min() == 0 < largest <= MOST_CHOICES and whole:
+        choices = f"Discrete({largest + 1:.0f})" if store.action_dim == 1 else "MultiDiscrete"
+        yield (
+            f"the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number choices, "
+            f"import them with --choices, in Python with an action_space such as {choices}"
+        )
 
 
 def _every(episode: Episode, number: int) -> Episode:

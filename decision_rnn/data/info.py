@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.dataset import Dataset, warn_of_choices
 from decision_rnn.data.entries import KINDS, format_entries
 from decision_rnn.data.logs import SHOWN, listed
 from decision_rnn.data.spec import ACHIEVED, DESIRED
@@ -42,6 +42,9 @@ def format_info(dataset: Dataset) -> str:
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
     columns = store.source.get("columns", {}).items()
     spaces = {kind: store.space(kind) for kind in KINDS if not store.layout(kind).flat}
+    warnings = [*warn_of_observations(store), *warn_of_choices(store)]
+    if store.environment_id or store.rewards.any():  # otherwise it is cloned
+        warnings += warn_of_returns(store)
     scores = []
     if store.environment_id and not (store.equal_returns and spec.reference_min == s["return_min"]):
         mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
@@ -58,7 +61,7 @@ def format_info(dataset: Dataset) -> str:
         ("return", "{} ± {}, {} to {}".format(*returns)),
         *scores,
         *(("evaluate", fault) for fault in faults),
-        *(("warning", warning) for warning in (*warn_of_observations(store), *warn_of_returns(store))),
+        *(("warning", warning) for warning in warnings),
         *warn_of_copies(store),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
@@ -190,7 +193,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
         beyond = np.argsort(-outside.mean(axis=0), kind="stable")[: outside.any(axis=0).sum()]
         yield (
             f"in {outside.any(axis=1).mean():.1%} of the held-out steps an action is outside the box that agents keep "
-            f"to, in {_named(store, 'actions', beyond)}: `data import --action_low --action_high` sets it"
+            f"to, by {_named(store, 'actions', beyond)}: `data import --action_low --action_high` sets it"
         )
 
 

@@ -34,7 +34,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The names that other libraries give to arrays and columns, by role; the first that a log has is read."""
 FLAGS = ("terminated", "truncated", "done", "success")
-LEAVE_OUT = " --missing drop_episode leaves out such episodes."
+LEAVE_OUT = " --missing drop_episode leaves out such episodes; end_episode ends those with missing numbers before."
 LISTED = 20
 """The most names or files that an error lists."""
 SHOWN = 5

@@ -49,7 +49,7 @@ class DatasetSpec:
             `check_environment`.
         tasks: How many tasks the environment has in turn: `reset(seed=s)` begins number s % tasks.
         observation_names: The names of the entries of an observation, as in a log; empty if there are none.
-        action_names: The names of the entries of an action, likewise.
+        action_names: The names of the numbers of an action, of choices not one-hot, likewise.
     """
 
     name: str
@@ -134,7 +134,7 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
         "requirements": tuple(store.source.get("requirements", ())),
         "environment_settings": store.source.get("environment_settings"),
         "observation_names": tuple(store.entry_names("observations")),
-        "action_names": tuple(store.entry_names("actions")),
+        "action_names": tuple(store.action_names),
     }
     if task := task_of(store.environment_id):
         fields |= {**task.scores(), "comparable": D4RL_REFERENCES}

@@ -184,6 +184,12 @@ class EpisodeStore:
         size = {"observations": self.observation_dim, "actions": self.action_dim}[kind]
         return names if len(names) == size else []  # the choices of one column are many entries
 
+    @property
+    def action_names(self) -> list[str]:
+        """The names of the numbers of an action, such as of each choice; empty if there are none."""
+        names: list[str] = self.source.get("columns", {}).get("actions", [])
+        return names if len(names) == (len(self.layout("actions").parts[0].choices) or self.action_dim) else []
+
     def space(self, kind: str) -> gymnasium.Space[Any]:
         """The space of the `observations` or `actions`."""
         return self.observation_space if kind == "observations" else self.action_space

@@ -180,7 +180,7 @@ def held_out_score(
     mean, std = recorded.mean(axis=0, dtype=np.float64), recorded.std(axis=0, dtype=np.float64)
     width = (agent.action_scale.high - agent.action_scale.low).cpu().numpy()
     variance = np.where(std > np.maximum(RESOLUTION * np.abs(mean), STILL * width), std**2, 0.0)
-    names = episodes.entry_names("actions")
+    names = episodes.action_names
     count = len(differences[0])
     return HeldOutScore(
         agent=f"{trained.config.backbone.name} on {trained.provenance.name}",
@@ -319,7 +319,9 @@ def plot_held_out(
         for (label, actions), color in zip(lines.items(), ("0.45", "C0"), strict=True):
             style = "default" if score.measure == "R2" else "steps-mid"
             panel.plot(_values(trained.agent, actions)[:, entry], color=color, label=label, drawstyle=style)
-        panel.set_title(f"{score.entries[entry]}, {score.measure} {_digits(scores[entry])}", loc="left", fontsize=9)
+        panel.set_title(
+            f"{score.entries[entry]}, {score.measure} of all episodes {_digits(scores[entry])}", loc="left", fontsize=9
+        )
         panel.spines[["top", "right"]].set_visible(False)
         panel.locator_params(axis="y", integer=score.measure == "accuracy")
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))

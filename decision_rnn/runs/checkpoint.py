@@ -55,7 +55,7 @@ class TrainedAgent:
 
     @property
     def predict(self) -> Never:
-        raise AttributeError("there is no predict: make an actor, run.actor(), and call actor(observation, reward)")
+        raise AttributeError("there is no predict: make an actor, run.actor() or EnvironmentActor(agent), and call it")
 
     @property
     def parameters(self) -> int:

@@ -8,6 +8,7 @@ from gymnasium.spaces import Box
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
+from decision_rnn.data.dataset import warn_of_choices
 from decision_rnn.data.info import warn_of_actions, warn_of_copies, warn_of_observations, warn_of_returns, warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
@@ -88,6 +89,7 @@ def warn_of_run(config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore, va
 def _warnings(
     config: RunConfig, spec: DatasetSpec, episodes: EpisodeStore, targets: Sequence[float]
 ) -> Iterator[str | None]:
+    yield from warn_of_choices(episodes)
     yield from warn_of_observations(episodes, observation_index(config.observation.mask, episodes.environment_id))
     if config.takes_return:
         yield from warn_of_returns(episodes)

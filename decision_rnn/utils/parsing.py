@@ -80,7 +80,7 @@ def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
     for owner in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
         docstring = inspect.cleandoc(owner.__doc__ or "") + "\n"
         section = re.search(r"^(?:Attributes|Args):\n((?: +.*\n|\n)*)", docstring, re.MULTILINE)
-        entries = re.split(r"^    (\w+): ", section[1] if section else "", flags=re.MULTILINE)[1:]
+        entries = re.split(r"^    (\w+(?:, \w+)*): ", section[1] if section else "", flags=re.MULTILINE)[1:]
         described |= {name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)}
     hints = get_type_hints(declaration, include_extras=True)
     parameters = inspect.signature(declaration).parameters

@@ -88,6 +88,8 @@ def test_runs_that_stop_early_are_compared_at_their_last_step(comparing: Compare
     assert all(later < earlier for earlier, later in itertools.pairwise(losses[:-1]))
     assert losses[-1] >= losses[-2]
     assert f"step {trial.step} to {trial.step}" in str(comparison)
+    patient = comparing(output=tmp_path / "patient", **WHOLE, **training | {"training.steps": 2})
+    assert "at step 2" not in str(patient)  # no run stopped early
 
 
 def test_all_variants_are_scored_on_the_same_episodes(comparing: Compare, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import as_dataset
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.stream import StepStream
+from decision_rnn.utils.parsing import options_of
 
 pytestmark = pytest.mark.usefixtures("folders")
 NAMES = {"observations": ["x", "v", "w", "t"], "actions": ["left", "right"]}
@@ -215,3 +216,7 @@ def test_failed_overwrite_keeps_the_old_data(tmp_path: Path) -> None:
     assert process.exitcode == -signal.SIGKILL
     after = open_dataset("local/log").store
     assert (after.fingerprint, after[0].rewards.tolist()) == (before.fingerprint, [1, 2, 3])
+
+
+def test_help_on_an_option_ends_with_it() -> None:
+    assert options_of(split_dataset)["overwrite"].help == "If the new datasets exist, replace them."

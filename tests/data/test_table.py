@@ -159,7 +159,10 @@ def test_command_imports_choices_in_one_column_or_several(tmp_path: Path, capsys
     ):
         assert main(["data", "import", str(tmp_path / "log.csv"), "--name", name, *columns, *words]) == 0
         assert ("from 0 to 2" in capsys.readouterr().err) == isinstance(space, Box)
-        assert open_dataset(name).store.action_space == space
+        dataset = open_dataset(name)
+        assert dataset.store.action_space == space
+        assert ("Discrete(3)" in format_info(dataset).partition("note")[0]) == (name != "local/two")
+        assert dataset.spec.action_names == ("u", "v")[: 1 + (name == "local/two")]
 
 
 def test_logs_are_appended_only_with_the_same_columns() -> None:
@@ -277,3 +280,9 @@ def test_missing_numbers_of_a_d4rl_file(tmp_path: Path) -> None:
         store = import_log(file, f"local/{missing}", missing=missing).store
         assert store.episode_lengths.tolist() == lengths
         assert any("1 of 3 episodes had missing numbers: " in note for note in store.source["notes"])
+
+
+def test_rows_of_a_list_are_a_table() -> None:
+    rows = [dict(zip(short_log(), values, strict=True)) for values in zip(*short_log().values(), strict=True)]
+    assert_equal(imported(rows, "local/rows"), imported(short_log(), "local/columns"))
+    assert "return 0" not in format_info(import_log(rows, "local/cloned", "obs_0", "u", episode="run"))

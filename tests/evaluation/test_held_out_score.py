@@ -218,9 +218,10 @@ def test_discrete_actions_have_an_accuracy_per_choice(tmp_path: Path, pendulum: 
         rows = np.concatenate([np.eye(size)[column] for size, column in zip(sizes, choices.T, strict=True)], axis=1)
         episodes.append(Episode(observations, rows, np.zeros(30), False, True))
     store = write(tmp_path / "data", episodes, spaces=(None, space))
+    store.source["columns"] = {"actions": ["side", "grip"][: len(sizes)]}
     trained = make(store, pendulum, condition="none", objective="mse")
     score = held_out_score(trained, store, store)
-    assert score.measure == "accuracy"
+    assert (score.measure, score.entries) == ("accuracy", ("side", "grip")[: len(sizes)])
     edges = np.cumsum([0, *sizes])
     recorded, predicted = store.actions, predict_actions(trained, store)
     for entry, (start, end) in enumerate(pairwise(edges)):
