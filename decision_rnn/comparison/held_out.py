@@ -40,33 +40,23 @@ class HeldOutErrors:
         if not any(score.variance):
             raise InputError(f"the actions of validation {config.validation} never change. Name other episodes.")
         references = {name: tuple(score.episode_errors(name).tolist()) for name in score.errors if name != AGENT}
-        self.record = HeldOut(
-            dataset=str(config.validation),
-            fingerprint=self.episodes.fingerprint,
-            measure=score.measure,
-            steps=score.steps,
-            references=references,
-        )
-
-    def errors(self, trained: TrainedAgent) -> tuple[float, ...]:
-        """The error of an agent in every episode."""
-        training = select_episodes(trained.config, self.store)
-        score = held_out_score(trained, self.episodes, training, references=False)
-        return tuple(score.episode_errors().tolist())
+        described = str(config.validation), self.episodes.fingerprint, score.measure, score.steps
+        self.record = HeldOut(*described, references)
 
     def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:
         """What a `Trial` holds of the last checkpoint of a run that plays nothing, but for the time of an action, which
         differs whenever it is measured; None if the checkpoint is not there."""
         checkpoint = run / "checkpoints" / str(final_step(run, config))
-        if not checkpoint.is_dir():
-            return None
         try:
-            trained = load_agent(checkpoint)
+            trained = load_agent(checkpoint) if checkpoint.is_dir() else None
         except InputError as error:  # it is damaged: resuming the run fails and names the file
             warn(f"skipped: {error}")
+            trained = None
+        if trained is None:
             return None
+        score = held_out_score(trained, self.episodes, select_episodes(config, self.store), references=False)
         return {
-            "held_out": self.errors(trained),
+            "held_out": tuple(score.episode_errors().tolist()),
             **dict.fromkeys(("checkpoints", "targets", "remarks"), ()),
             "evaluation_seconds": 0.0,
             "state_bytes": action_cost(actor_of(trained, config.evaluation), trained.agent.observation_dim)[1],

@@ -70,18 +70,17 @@ class PlannedTrial:
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
         folder = self.output / self.run
-        measured = self._played(folder) if self.config.evaluation.episodes else {}
-        held_out = None if measured is None or self.held_out is None else self.held_out.measure(folder, self.config)
-        if measured is None or (held_out is None and self.held_out is not None):
+        played = self._played(folder) if self.config.evaluation.episodes else {}
+        predicted = {} if self.held_out is None or played is None else self.held_out.measure(folder, self.config)
+        if played is None or predicted is None:
             return None
-        measured = {**(held_out or {}), **measured}
         return Trial(
             variant=self.variant,
             dataset=self.data.name,
             seed=self.config.seed,
             run=self.run,
             loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder) if isfinite(line["loss"])),
-            **measured,
+            **{**predicted, **played},
         )
 
     def _played(self, folder: Path) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ class Target:
     in_range: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class HeldOut:
     """Held-out episodes whose actions the agents predict.
 

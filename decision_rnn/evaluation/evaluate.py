@@ -119,15 +119,15 @@ def evaluate(
     configured, episodes = policy.config.evaluation, convert(settings.get("episodes"), PositiveInt | None, "episodes")
     settings["episodes"] = episodes or configured.episodes or EvaluationConfig().episodes  # 0: none after training
     chosen = evaluation_settings(configured, target_returns=target_returns, **settings)
-    if isinstance(policy, EvaluatedPolicy) and (chosen.inference, chosen.actions) != ("recurrent", "greedy"):
-        raise InputError("an exported policy carries its state and acts greedily: evaluate its run for anything else")
+    name = policy.config.validation if validation is None else validation
+    if isinstance(policy, EvaluatedPolicy):
+        name, exported = None, (chosen.inference, chosen.actions, validation, plot)
+        if exported != ("recurrent", "greedy", None, None):
+            raise InputError("an exported policy plays, carries its state, greedily: evaluate its run otherwise")
     folder = folder if output is None else Path(output)
     if folder is not None:
         check_folder(folder / "results")
     played = (chosen.environment_id or policy.provenance.environment_id) is not None
-    if isinstance(policy, EvaluatedPolicy) and (validation is not None or plot is not None):
-        raise InputError("an exported policy is only played: evaluate its run on held-out episodes")
-    name = policy.config.validation if validation is None else validation
     if isinstance(policy, TrainedAgent) and name is None and (plot is not None or not played):
         reason = "the figure shows one" if played else f"{policy.provenance.name} names no environment to play in"
         raise InputError(f"{reason}: name held-out episodes with --validation DATASET (validation= in Python)")

@@ -34,8 +34,8 @@ from decision_rnn.utils.files import check_destination, new_file
 from decision_rnn.utils.messages import aligned, counted, warn
 from decision_rnn.utils.parsing import to_json
 
-AGENT, LINEAR, MEAN, PREVIOUS = "agent", "linear regression", "mean action", "previous action"
-"""What predicts the actions: the rows of a table."""
+AGENT = "agent"
+"""The name of the agent among what predicts the actions."""
 GROUP, CHUNK, BLOCK = 64, 256, 1 << 16
 """Episodes and steps that are predicted at once, and steps of a regression."""
 SINGULAR = 1e-10
@@ -119,27 +119,22 @@ class HeldOutScore:
     def __str__(self) -> str:
         size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
         error = "squared error" if self.measure == "R2" else "error rate"
-        rows = [["", self.measure, "95% interval", error, "worst episode"]]
+        rows, entries = [["", self.measure, "95% interval", error, "worst episode"]], [["worst entries", *self.errors]]
         for predictor in self.errors:
-            estimate, (episode, share, rest) = self.estimate(predictor), self.worst_episode(predictor)
+            estimate, (episode, share, _) = self.estimate(predictor), self.worst_episode(predictor)
             interval = "" if estimate.low is None else f"[{_digits(estimate.low)}, {_digits(estimate.high)}]"
             mean = f"{self.entry_errors(predictor).mean():.4g}"
             rows.append([predictor, _digits(estimate.value), interval, mean, f"{episode} ({share:.0%} of the error)"])
+        scores = [self.entry_scores(predictor) for predictor in self.errors]
+        for entry in self.worst_entries()[:MOST_ENTRIES]:
+            entries.append([self.entries[entry], *(_digits(values[entry]) for values in scores)])
         lines = [f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *aligned(rows)]
-        if len(self.entries) > 1:
-            scores = {predictor: self.entry_scores(predictor) for predictor in self.errors}
-            worst = self.worst_entries()[:MOST_ENTRIES]
-            rows = [[self.entries[i], *(_digits(values[i]) for values in scores.values())] for i in worst]
-            lines += aligned([["worst entries", *scores], *rows])
+        lines += aligned(entries) if len(self.entries) > 1 else []
         if constant := [name for name, variance in zip(self.entries, self.variance, strict=True) if not variance]:
             lines.append(f"constant in these episodes, and in no score: {', '.join(constant)}")
-        if better := [name for name in self.errors if self.score(name) > self.score()]:
-            lines.append(f"better than the agent: {', '.join(better)}")
         episode, share, rest = self.worst_episode()
         if share > DECISIVE and len(self.steps) > 1:
-            lines.append(
-                f"episode {episode} has {share:.0%} of the agent's error; {self.measure} without it: {_digits(rest)}"
-            )
+            lines.append(f"{self.measure} of the agent without episode {episode}: {_digits(rest)}")
         return "\n".join(lines)
 
     __repr__ = __str__  # as a notebook shows it
@@ -173,8 +168,8 @@ def held_out_score(
     continuous, recorded = isinstance(agent.action_space, Box), episodes.actions
     errors = {}
     for predictor, actions in predictions.items():
-        differences = np.asarray(_values(agent, actions) - _values(agent, recorded), np.float64)
-        by_step = differences**2 if continuous else differences != 0
+        differences = _values(agent, actions) - _values(agent, recorded)
+        by_step = np.square(differences, dtype=np.float64) if continuous else differences != 0
         sums = np.add.reduceat(by_step, episodes.offsets[:-1], dtype=np.float64)
         errors[predictor] = tuple(map(tuple, (sums / episodes.episode_lengths[:, None]).tolist()))
     mean, std = recorded.mean(axis=0, dtype=np.float64), recorded.std(axis=0, dtype=np.float64)
@@ -282,17 +277,18 @@ def reference_actions(trained: TrainedAgent, episodes: EpisodeStore, data: Episo
     def inputs(observation: Tensor) -> Tensor:
         return F.pad(encoder(observation).double(), (1, 0), value=1.0)
 
-    products = [
-        inputs(observation).T @ torch.cat([inputs(observation), action.double()], dim=1)
-        for observation, action in zip(training.observation.split(BLOCK), training.action.split(BLOCK), strict=True)
-    ]
-    gram, moments = torch.stack(products).sum(0).split([encoder.features + 1, data.action_dim], dim=1)
+    blocks = zip(training.observation.split(BLOCK), training.action.split(BLOCK), strict=True)
+    pairs = ((inputs(observation), action.double()) for observation, action in blocks)
+    products = torch.stack([x.T @ torch.cat([x, y], dim=1) for x, y in pairs]).sum(0)
+    gram, moments = products.split([encoder.features + 1, data.action_dim], dim=1)
     weights = torch.linalg.lstsq(gram, moments, rcond=SINGULAR, driver="gelsd").solution
     mean = training.action.double().mean(0)
     return {
-        LINEAR: torch.cat([inputs(block) @ weights for block in recorded.observation.split(BLOCK)]).numpy(),
-        MEAN: mean.expand(episodes.steps, -1).numpy(),
-        PREVIOUS: torch.where(recorded.reset[:, None], mean, recorded.previous_action.double()).numpy(),
+        "linear regression": torch.cat(
+            [inputs(block) @ weights for block in recorded.observation.split(BLOCK)]
+        ).numpy(),
+        "mean action": mean.expand(episodes.steps, -1).numpy(),
+        "previous action": torch.where(recorded.reset[:, None], mean, recorded.previous_action.double()).numpy(),
     }
 
 
@@ -356,11 +352,8 @@ def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
 
 
 def _values(agent: DecisionAgent, rows: np.ndarray) -> np.ndarray:
-    """The entries of actions (steps, entries): numbers, or the index of every choice."""
-    choices = agent.action_layout.parts[0].choices
-    if not choices:
-        return rows
-    return np.stack([entry.argmax(1) for entry in np.split(rows, np.cumsum(choices)[:-1], axis=1)], axis=1)
+    """The entries of actions (steps, entries): numbers, or choices as the action space numbers them."""
+    return agent.action_layout.values(rows).reshape(len(rows), -1)
 
 
 def _digits(value: float | None) -> str:

@@ -198,9 +198,7 @@ def of_errors(errors: dict[str, Any], references: dict[str, Any], steps: Sequenc
         for label, rows in errors.items()
         for seed, row in enumerate(np.asarray(rows).tolist())
     ]
-    held_out = HeldOut(
-        dataset="local/held-out", fingerprint="b" * 64, measure="R2", steps=tuple(steps), references=references
-    )
+    held_out = HeldOut("local/held-out", "b" * 64, "R2", tuple(steps), references)
     datasets = (replace(make_dataset(), targets=(), held_out=held_out),)
     return replace(of_trials(trials), episodes=0, checkpoint_episodes=0, datasets=datasets)
 
