@@ -75,11 +75,10 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     choices = np.concatenate([store.layout(kind).categorical for kind in KINDS])  # a rare choice is not extreme
     distances = np.maximum(mean - lowest, highest - mean) / np.where((std > 0) & ~choices, std, np.inf)
     reach = distances.max(axis=1)
-    order = np.argsort(reach if store.equal_returns else returns, kind="stable")
-    low, middle, high = order[[0, (len(order) - 1) // 2, -1]]
+    low, high = int(returns.argmin()), int(returns.argmax())
     titles = {low: f"lowest return, {returns[low]:.4g}", high: f"highest return, {returns[high]:.4g}"}
     if store.equal_returns:
-        titles = {middle: "typical"}
+        titles = {int(np.argsort(reach, kind="stable")[(len(reach) - 1) // 2]): "typical"}
     extreme = int(reach.argmax())
     farthest = f"{names[distances[extreme].argmax()][:WIDTH]}, {reach[extreme]:.3g} sd from its mean"
     titles[extreme] = f"{titles.get(extreme, 'most extreme')}\n{farthest}"
@@ -87,8 +86,8 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     heights = [2.8] * (not store.equal_returns) + [len(entries) + 0.5]
     figure = Figure(figsize=(4 + 3 * len(titles), sum(heights) + 0.3), layout="constrained")
     *above, below = figure.subfigures(len(heights), height_ratios=heights, squeeze=False).flat
-    for part in above:
-        left, right = part.subplots(1, 2)
+    for subfigure in above:
+        left, right = subfigure.subplots(1, 2)
         left.hist(returns, bins=50, color="C0")
         left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1)
         left.set(xlabel=f"return of an episode (mean {returns.mean():.4g})", ylabel="episodes")
