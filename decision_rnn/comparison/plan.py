@@ -32,7 +32,7 @@ from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
 from decision_rnn.runs.folder import check_resumed_run, final_step, read_metrics, write_config
 from decision_rnn.runs.loggers import find_logger
-from decision_rnn.training.prepare import open_validation, select_episodes
+from decision_rnn.training.prepare import select_episodes
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
@@ -158,7 +158,8 @@ class Plan:
                 DecisionAgent(*options).check_acting(config.evaluation.actions, config.evaluation.inference)
             except InputError as error:
                 raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
-        for warning in warn_of_shift(store, open_validation(first, store)) if first.validation else ():
+        held_out = HeldOutErrors(self.variants, dataset) if first.validation else None
+        for warning in warn_of_shift(store, held_out.episodes) if held_out else ():
             warn(f"warning: {first.validation}: {warning}")
         data = summarise_data(dataset.spec, first)
         targets: tuple[Target, ...] = ()
@@ -170,7 +171,6 @@ class Plan:
                 f"{name} has no environment to play in, or evaluation.episodes is 0: name held-out episodes with "
                 "--validation (validation= in Python), such as those that `decision-rnn data split` makes"
             )
-        held_out = HeldOutErrors(self.variants, dataset) if first.validation else None
         return ComparedDataset(data=data, targets=targets, held_out=held_out.record if held_out else None), held_out
 
 

@@ -108,15 +108,13 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
             for name in results[0].metrics:
                 metric = format_seeds([result.metrics[name].mean for result in results], ".4g")
                 tables[name][measure.title][label] = metric
+    costs = tables["cost"]
     for label, trials in runs.items():
-        costs: dict[str, str] = {"parameters": f"{trials[0].parameters:,}"}
-        costs["training"] = f"{median(run.training_seconds for run in trials):,.0f} s"
-        if times := [run.action_microseconds for run in trials if run.action_microseconds]:
-            costs["one action"] = f"{min(times):,.0f} µs"
-        if trials[0].state_bytes:
-            costs["state"] = f"{trials[0].state_bytes:,} B"
-        for column, cost in costs.items():
-            tables["cost"][column][label] = cost
+        costs["parameters"][label] = f"{trials[0].parameters:,}"
+        costs["training"][label] = f"{median(run.training_seconds for run in trials):,.0f} s"
+        times = [run.action_microseconds for run in trials if run.action_microseconds]
+        costs["one action"][label] = f"{min(times):,.0f} µs" if times else ""
+        costs["state"][label] = f"{trials[0].state_bytes:,} B" if trials[0].state_bytes else ""
 
     for measure in shown:
         notes += measure.notes

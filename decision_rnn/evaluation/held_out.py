@@ -100,7 +100,7 @@ class HeldOutScore:
 
     def score(self, predictor: str = AGENT) -> float:
         """The mean score over entries; NaN if all are constant."""
-        return float(1 - np.average(self.episode_errors(predictor), weights=self.steps))
+        return self.estimate(predictor).value
 
     def estimate(self, predictor: str = AGENT) -> Estimate:
         """`score` with a 95% interval over episodes, from five on."""
@@ -197,9 +197,9 @@ def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) 
     Raises:
         InputError: If the dataset is not available, or of another task, or the figure cannot be written.
     """
-    config, data = trained.config, None
-    if plot is not None:
-        check_destination(Path(plot))
+    config, data, figure = trained.config, None, None if plot is None else Path(plot)
+    if figure is not None:
+        check_destination(figure)
     episodes = top_episodes(as_dataset(name, partial=config.partial).store, config.top_fraction)
     try:
         store = open_dataset(config.dataset, config.path, config.partial).store
@@ -209,8 +209,8 @@ def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) 
     except InputError as error:
         warn(f"the held-out score has no references: {error}")
     score = held_out_score(trained, episodes, data)
-    if plot is not None:
-        plot_held_out(score, trained, episodes, data, plot)
+    if figure is not None:
+        plot_held_out(score, trained, episodes, data, figure)
     return score
 
 
@@ -293,7 +293,7 @@ def reference_actions(trained: TrainedAgent, episodes: EpisodeStore, data: Episo
 
 
 def plot_held_out(
-    score: HeldOutScore, trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None, path: Path | str
+    score: HeldOutScore, trained: TrainedAgent, episodes: EpisodeStore, data: EpisodeStore | None, path: Path
 ) -> None:
     """Plot predicted and recorded actions over the held-out episode of median error, the worst entries first.
 
@@ -304,7 +304,6 @@ def plot_held_out(
     """
     from matplotlib.figure import Figure  # heavy
 
-    path = Path(path)
     order = np.argsort(score.episode_errors())
     number = int(order[(len(order) - 1) // 2])
     episode = episodes.select(np.arange(len(episodes)) == number)

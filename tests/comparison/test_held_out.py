@@ -157,13 +157,6 @@ def test_other_held_out_episodes_are_measured_without_training_anew(comparing: C
     assert len({before.held_out, after.held_out, others.held_out}) == 3
 
 
-def test_held_out_scores_of_other_configurations_are_refused(comparing: Compare) -> None:
-    comparing(**WHOLE, condition="none")
-    with pytest.raises(InputError, match=r"narrow-seed0.*condition\.name 'none'"):
-        comparing(executor := Inline(), **WHOLE)
-    assert executor.started == []
-
-
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
