@@ -192,11 +192,11 @@ def estimate_score(errors: np.ndarray, steps: Sequence[int]) -> Estimate:
     It is Student's t interval of the logarithm of the error, which is skewed: no end is above 1.
     """
     means = errors.mean(axis=0)
-    mean, error = float(np.average(means, weights=steps)), error_over_episodes(means, [errors], steps)
+    mean, (error, degrees) = float(np.average(means, weights=steps)), error_over_episodes(means, [errors], steps)
     number = min(errors.shape) if len(errors) > 1 else len(steps)
     if number < FEWEST_FOR_INTERVAL or not error:
         return Estimate(1 - mean)
-    factor = math.exp(_t_quantile(number - 1) * error / mean)
+    factor = math.exp(_t_quantile(degrees) * error / mean)
     return Estimate(1 - mean, 1 - mean * factor, 1 - mean / factor, INTERVAL)
 
 
@@ -204,17 +204,24 @@ def compare_errors(errors: np.ndarray, others: np.ndarray, steps: Sequence[int])
     """How much higher a variant's score, 1 - error, is than another's, paired by episode, with Student's t interval and
     test over episodes and seeds; errors are (seeds, episodes). With fewer than five of either there is neither."""
     gains = others.mean(axis=0) - errors.mean(axis=0)
-    value, error = float(np.average(gains, weights=steps)), error_over_episodes(gains, [errors, others], steps)
-    number = min(len(errors), len(others), len(steps))
-    return t_test(value, error, number - 1) if number >= FEWEST_FOR_INTERVAL and error else Estimate(value)
+    value, (error, degrees) = np.average(gains, weights=steps), error_over_episodes(gains, [errors, others], steps)
+    tested = min(len(errors), len(others), len(steps)) >= FEWEST_FOR_INTERVAL and error
+    return t_test(float(value), error, degrees) if tested else Estimate(float(value))
 
 
-def error_over_episodes(means: np.ndarray, variants: Sequence[np.ndarray], steps: Sequence[int]) -> float:
+def error_over_episodes(means: np.ndarray, variants: Sequence[np.ndarray], steps: Sequence[int]) -> tuple[float, float]:
     """Standard error of the mean per step of `means`, (episodes,), those over the seeds of a variant's errors, (seeds,
-    episodes), or the difference of two: the variances over episodes and over each variant's seeds add up."""
+    episodes), or the difference of two, and its degrees of freedom.
+
+    The variances over episodes and over each variant's seeds add up; Satterthwaite's degrees of freedom (1946).
+    """
     deviations = (means - np.average(means, weights=steps)) * steps / np.mean(steps)
-    by_seed = [np.average(errors, axis=1, weights=steps) for errors in variants if len(errors) > 1]
-    return math.hypot(*(stats.sem(values) for values in (deviations, *by_seed) if len(values) > 1))
+    by_seed = [np.average(errors, axis=1, weights=steps) for errors in variants]
+    samples = [values for values in (deviations, *by_seed) if len(values) > 1]
+    variances = np.array([stats.sem(values) ** 2 for values in samples])
+    total = float(variances.sum())
+    parts = variances**2 / [len(values) - 1 for values in samples]
+    return math.sqrt(total), total**2 / float(parts.sum()) if total else 0.0
 
 
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:

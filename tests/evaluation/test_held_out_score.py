@@ -201,10 +201,10 @@ def test_standard_error_is_that_of_a_bootstrap_over_episodes_and_seeds() -> None
         np.average(errors[rows][:, columns].mean(0), weights=steps[columns])
         for columns, rows in zip(*draws, strict=True)
     ]
-    assert error_over_episodes(errors.mean(0), [errors], steps) == pytest.approx(np.std(means), rel=0.06)
+    assert error_over_episodes(errors.mean(0), [errors], steps)[0] == pytest.approx(np.std(means), rel=0.06)
     assert made_score(errors[0][:, None], steps).score() == pytest.approx(1 - np.average(errors[0], weights=steps))
     apart = [errors[:1], errors[:1] + 0.5]  # which differ by as much in every episode
-    assert error_over_episodes(apart[1][0] - apart[0][0], apart, steps) == pytest.approx(0, abs=1e-9)
+    assert error_over_episodes(apart[1][0] - apart[0][0], apart, steps)[0] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("space", [Discrete(3), MultiDiscrete([3, 2])], ids=["discrete", "multi"])
