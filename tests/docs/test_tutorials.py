@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
+import decision_rnn
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ONE_EPISODE = {"--evaluation.episodes": 1, "--training.steps": 3, "--backbone.layers": 1}
@@ -104,6 +106,31 @@ def test_tutorial_runs_without_commands_that_start_processes(
 def test_tutorial_runs_with_all_commands(page: Path, folder: Path, small_cli: Command, inline_cli: Command) -> None:
     """`inline_cli` gives the Python blocks the small data too."""
     run_page(page, small_cli)
+
+
+@pytest.mark.slow
+def test_memory_is_significant_where_a_log_needs_it(folder: Path) -> None:
+    """On the logs of the page, with five seeds of two of its variants."""
+    page = ROOT / "docs" / "tutorials" / "does-my-task-need-memory.md"
+    (block,) = (block.text for block in code_blocks(page) if "def cart(" in block.text)
+    exec(block, {"decision_rnn": decision_rnn})
+    variants = {"history-1": {"backbone": "mlp"}, "history-2": {"backbone": {"name": "conv", "kernel": 2}}}
+    options = {"training": {"learning_rate": 3e-3}, "backbone": {"name": "mlp", "width": 32, "layers": 1}}
+    significant = {}
+    for log in ("hidden", "plain"):
+        comparison = decision_rnn.compare(
+            f"local/{log}-train",
+            variants=variants,
+            controls="none",
+            seeds=5,
+            steps=200,
+            validation=f"local/{log}-held-out",
+            output=log,
+            progress=False,
+            **options,
+        )
+        significant[log] = {row["variant"]: row["significant"] for row in comparison.table() if "significant" in row}
+    assert [significant[log]["history-2"] for log in ("hidden", "plain")] == [True, False]
 
 
 @pytest.mark.slow
