@@ -193,7 +193,8 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
         beyond = np.argsort(-outside.mean(axis=0), kind="stable")[: outside.any(axis=0).sum()]
         yield (
             f"in {outside.any(axis=1).mean():.1%} of the held-out steps an action is outside the box that agents keep "
-            f"to, by {_named(store, 'actions', beyond)}: `data import --action_low --action_high` sets it"
+            f"to, entries {listed([numbered(entry, names) for entry in beyond])}: `data import --action_low "
+            "--action_high` sets it"
         )
 
 

@@ -37,6 +37,8 @@ FLAGS = ("terminated", "truncated", "done", "success")
 LEAVE_OUT = " --missing drop_episode leaves out such episodes; end_episode ends those with missing numbers before."
 LISTED = 20
 """The most names or files that an error lists."""
+GAP = 10
+"""A longer step of time, in median ones, is noted."""
 SHOWN = 5
 """The most names that a sentence lists."""
 
@@ -71,6 +73,8 @@ class LogOptions:
         for pattern in self.names[role]:
             ways = (pattern, f"*/{pattern}", f"{pattern}/*")
             matching = [name for name in current if any(fnmatchcase(name, way) for way in ways)]
+            if pattern in current:  # `q[0]` is no pattern, and `actions` does not name `obs/actions`
+                matching = [pattern]
             if not matching:
                 near = did_you_mean(pattern, known)
                 raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(known[:LISTED])}.")
@@ -152,6 +156,7 @@ class Remarks:
             "repeated": f"the log has no observation after the last action of {{:,}} of {episodes}: the last "
             "observation is repeated",
             "joined": f"the rows of {{:,}} of {episodes} were not side by side in the log",
+            "gaps": f"in {{:,}} of {episodes} the time jumps by more than {GAP} of its median steps without an end",
             "unrewarded": "the log has no rewards: all are 0",
             "untimed": "it has no timeouts: episodes end only at its terminals",
             "partial": f"{{}} of {episodes} ({steps}) end without a flag: they are neither terminated nor truncated "

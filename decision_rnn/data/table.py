@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.logs import FLAGS, NAMES, Log, LogOptions, Remarks, cut, label_log, natural
+from decision_rnn.data.logs import FLAGS, GAP, NAMES, Log, LogOptions, Remarks, cut, label_log, natural
 from decision_rnn.environments.episode import Episode, is_finite
 from decision_rnn.utils.errors import InputError, importing, reading
 
@@ -112,7 +112,7 @@ class _Table:
         features: By column, the names of its entries, as LeRobot's metadata list them.
         files: (N,), the index of the log that a row is from.
         moments: (N,), the times of rows as numbers or dates; None if they are in order.
-        times: (N,), their ranks.
+        times, clock: (N,), their ranks, and their numbers in any unit; the numbers of rows without `moments`.
     """
 
     def __init__(self, logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> None:
@@ -258,10 +258,12 @@ class _Table:
 
     def rows_of_episodes(self, flags: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """The rows of each episode, in order of time; `check_order` says whether the times are valid."""
-        rows = self.times = np.arange(len(self.frame))
+        rows = self.times = self.clock = np.arange(len(self.frame))
         codes = np.append(0, np.any([*flags, rows < 0], axis=0)[:-1].cumsum())
         if self.moments is not None:
-            self.times = self.pandas.factorize(self.moments, sort=True)[0]
+            self.times, moments = self.pandas.factorize(self.moments, sort=True)
+            numbers: Any = getattr(moments, "asi8", moments)  # of dates
+            self.clock = np.append(numbers, 0.0)[self.times]
         for name in self.keys["episode"][:1]:
             codes = self.pandas.factorize(self.frame[name])[0]
             if codes.min() < 0:
@@ -277,6 +279,8 @@ class _Table:
         unordered = (np.diff(times, append=-2) == 0) | (times < 0)
         if unordered.any() or (np.diff(files) != 0).sum() >= len(np.unique(files)):
             self.refuse_order(rows[unordered.argmax()])
+        spacing = np.diff(self.clock[rows])
+        self.remarks.counts["gaps"] += bool(len(rows) > 1 and spacing.max() > GAP * np.median(spacing))
 
     def refuse_order(self, row: int) -> None:
         raise InputError(

@@ -97,9 +97,10 @@ def checked_episodes(
                     "out."
                 )
             elif missing == "drop_episode" or min(first.values()) == 0:
-                counts["dropped"] += 1
+                counts.update({"dropped": 1, "dropped steps": len(episode.rewards)})
             else:
-                counts["cut before the first"] += 1
+                cut = len(episode.rewards) - min(first.values())
+                counts.update({"cut before the first": 1, "cut before the first steps": cut})
                 yield _ended(episode, min(first.values()))
         counts["total"] += len(group)
     if counts["total"] == counts["dropped"]:
@@ -107,7 +108,8 @@ def checked_episodes(
     for action in ("dropped", "cut before the first"):
         if counts[action] and notes is not None:
             of_all = f"{counts[action]:,} of {counted(counts['total'], 'episode')}"
-            notes.append(f"{of_all} had missing numbers: {action} (missing {missing})")
+            steps = counted(counts[f"{action} steps"], "step")
+            notes.append(f"{of_all} had missing numbers: {action}, without {steps} of theirs (missing {missing})")
 
 
 def _shaped_episodes(episodes: Iterable[Any], name: str, layouts: Sequence[Layout | None]) -> Iterator[Episode]:

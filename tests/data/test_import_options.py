@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+import pandas
 import pytest
 from gymnasium.spaces import Box, Discrete
 
@@ -82,3 +84,27 @@ def test_patterns_print_their_columns(capsys: pytest.CaptureFixture[str]) -> Non
     lines = [line for line in capsys.readouterr().out.splitlines() if re.search(r"p\* reads", line)]
     assert len(lines) == 1
     assert all(name in lines[0] for name in ("pose_x", "pose_y", "pid_controller_0"))
+
+
+def test_whole_name_is_no_pattern(tmp_path: Path) -> None:
+    """A column with brackets, and an array that is in another group too, as Isaac Lab's last action."""
+    log = log_of()
+    exact = imported("local/exact", {"q[0]": log["pose_x"], "q0": log["pose_y"], **log}, observations="q[0]")
+    np.testing.assert_array_equal(exact[0].observations[:-1, 0], log["pose_x"][:7].astype(np.float32))
+    with h5py.File(tmp_path / "demos.hdf5", "w") as file:
+        for path, width in (("actions", 1), ("obs/actions", 1), ("obs/policy", 4)):
+            file[f"data/demo_0/{path}"] = np.ones((5, width))
+    store = import_log(tmp_path / "demos.hdf5", "local/demos", "policy", "actions").store
+    assert (store.observation_dim, store.action_dim) == (4, 1)
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_gaps_in_time_and_lost_steps_are_noted(dates: bool) -> None:
+    times: Any = np.arange(14.0) * 60
+    times[9:] += 3600
+    log = {**log_of((7, 7)), "time": pandas.to_datetime(times, unit="s", utc=True).astype(str) if dates else times}
+    log["pose_x"][4] = np.nan
+    dataset = import_log(log, "local/gap", "pose_*", "motor_*", episode="flight", time="time", missing="end_episode")
+    notes = dataset.store.source["notes"]
+    assert sum(note.startswith("in 1 of 2 episodes the time") for note in notes) == 1
+    assert sum("without 3 steps" in note for note in notes) == 1

@@ -120,7 +120,9 @@ def test_episodes_with_missing_numbers_are_dropped_or_ended(episodes: list[Episo
     assert_equal(write_store("local/dropped", [good, broken], missing="drop_episode"), [good])
     ended = write_store("local/ended", [good, broken], missing="end_episode")
     assert_equal(ended, [good, Episode(broken.observations[:6], broken.actions[:5], broken.rewards[:5], False, False)])
-    assert ended.source["notes"] == ["1 of 2 episodes had missing numbers: cut before the first (missing end_episode)"]
+    assert ended.source["notes"] == [
+        "1 of 2 episodes had missing numbers: cut before the first, without 35 steps of theirs (missing end_episode)"
+    ]
     good.observations[-1, 2] = np.inf  # the final one: all steps and the end stay
     (read,) = write_store("local/last", [good], missing="end_episode")
     assert read.terminated
