@@ -15,7 +15,7 @@ from decision_rnn.data.formats import expand_folder, open_log
 from decision_rnn.data.logs import Log, LogOptions, Remarks
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
-from decision_rnn.data.sources.local import cache_episodes, check_new, merge_stores, write_store, write_stores
+from decision_rnn.data.sources.local import cache_episodes, check_new, check_same, write_store, write_stores
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
@@ -115,6 +115,8 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
     name = check_name(name)
     path = None if path is None else Path(path)
     source = _source(name)
+    if path is not None and not source.reads_files:
+        raise InputError(f"{name} is read from no file: leave out --path {path}.")
     store = source.open(name, path)
     store.name = name
     if partial == "drop":
@@ -390,7 +392,14 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
         5
     """
     parts = [as_dataset(dataset) for dataset in datasets]
-    merge_stores(name, [part.name for part in parts], [part.store for part in parts])
+    stores = [part.store for part in parts]
+    for part, store in zip(parts, stores, strict=True):
+        check_same(part.name, stores[0], store.environment_id, store.source, store.stated_spaces)
+    inherited = ("columns", "environment_settings", "requirements")
+    source = {key: value for key, value in stores[0].source.items() if key in inherited}
+    notes = dict.fromkeys(note for store in stores for note in store.source.get("notes", ()))
+    source |= {"notes": list(notes), "merged": {part.name: part.store.fingerprint for part in parts}}
+    write_stores(name, stores, source)
     return open_dataset(name)
 
 

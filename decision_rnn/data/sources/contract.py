@@ -24,10 +24,12 @@ class Source(ABC):
     Attributes:
         prefix: The part before the first "/" in the names of its datasets.
         pattern: The form of its datasets' names, for messages: "toy/NUMBER".
+        reads_files: Whether users may name the file of a dataset by `--path`.
     """
 
     prefix: str
     pattern: str
+    reads_files: bool = False
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -39,7 +41,7 @@ class Source(ABC):
 
         Args:
             name: The name of the dataset, which `check` accepts.
-            path: The file given by `--path`, or None. A source that reads no file raises InputError for one.
+            path: The file given by `--path`, or None, as for every source that does not set `reads_files`.
         """
 
     def check(self, name: str) -> None:
@@ -82,12 +84,6 @@ def register_source(source: SourceClass) -> SourceClass:
     """
     SOURCES.add(source.prefix, source(), source)
     return source
-
-
-def refuse_path(name: str, path: Path | None) -> None:
-    """Raise InputError if a file is named for a dataset that is read from none."""
-    if path is not None:
-        raise InputError(f"{name} is read from no file: leave out --path {path}.")
 
 
 def file_places(file_name: str, folder: str) -> list[Path]:

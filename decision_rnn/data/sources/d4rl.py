@@ -48,6 +48,7 @@ class D4RLSource(Source):
 
     prefix = "d4rl"
     pattern = "d4rl/TASK-LEVEL-v2"
+    reads_files = True
 
     def names(self) -> list[str]:
         return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]

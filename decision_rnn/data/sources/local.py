@@ -16,7 +16,7 @@ from gymnasium.spaces import Box
 
 from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.formats import as_episode
-from decision_rnn.data.sources.contract import Source, refuse_path, register_source
+from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.layouts import Layout
@@ -53,7 +53,6 @@ class LocalSource(Source):
             )
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
-        refuse_path(name, path)
         return EpisodeStore.open(self.folder(name))
 
     def folder(self, name: str) -> Path:
@@ -78,7 +77,6 @@ class CachedEpisodes(Source):
             super().check(name)
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
-        refuse_path(name, path)
         return EpisodeStore.open(self.folder(name))
 
 
@@ -191,7 +189,7 @@ def write_store(
         check_new(name, append, overwrite)
         if append and path.exists():
             before = EpisodeStore.open(path)
-            _check_same(name, before, environment_id, source, spaces)
+            check_same(name, before, environment_id, source, spaces)
             spaces = [space or stated for space, stated in zip(spaces, before.stated_spaces, strict=True)]
             notes[:0] = [note for note in before.source.get("notes", ()) if note not in notes]
             source, episodes = {**before.source, "notes": notes}, chain(before, episodes)
@@ -201,20 +199,6 @@ def write_store(
     store = EpisodeStore.open(path)
     store.name = name
     return store
-
-
-def merge_stores(name: str, parts: Sequence[str], stores: Sequence[EpisodeStore]) -> None:
-    """Write the episodes of stores, which have the names `parts`, as the new dataset `name`, in that order; InputError
-    if their environments, columns or spaces differ, or as from `write_store`."""
-    first = stores[0]
-    for part, store in zip(parts[1:], stores[1:], strict=True):
-        _check_same(part, first, store.environment_id, store.source, store.stated_spaces)
-    inherited = ("columns", "environment_settings", "requirements")
-    source = {key: first.source[key] for key in inherited if key in first.source}
-    notes = dict.fromkeys(note for store in stores for note in store.source.get("notes", ()))
-    merged = {part: store.fingerprint for part, store in zip(parts, stores, strict=True)}
-    source |= {"notes": list(notes), "merged": merged}
-    write_stores(name, stores, source)
 
 
 def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, Any], overwrite: bool = False) -> None:
@@ -248,7 +232,7 @@ def check_new(name: str, append: bool = False, overwrite: bool = False) -> None:
         raise InputError(f"{name} exists in {path}: overwrite it, append to it, or choose another name.")
 
 
-def _check_same(
+def check_same(
     name: str, store: EpisodeStore, environment_id: str | None, source: Mapping[str, Any], spaces: OptionalSpaces
 ) -> None:
     """Raise InputError unless episodes with these properties may be in one dataset with those of a store; columns and

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from decision_rnn.data.collect import open_or_collect
-from decision_rnn.data.sources.contract import Source, refuse_path, register_source
+from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.memory import TMAZE_STEPS
@@ -31,12 +31,7 @@ HIGHEST, OPTIMUM = "the highest", "an optimal controller by dynamic programming"
 POPGYM: dict[str, tuple[str, Spaces, tuple[tuple[float, float], ...], str]] = {
     "repeat-first": ("RepeatFirst", CARDS, (RECALL,) * 3, HIGHEST),
     "repeat-previous": ("RepeatPrevious", CARDS, (RECALL,) * 3, HIGHEST),
-    "position-only-cartpole": (
-        "PositionOnlyCartPole",
-        CARTPOLE,
-        ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)),
-        HIGHEST,
-    ),
+    "position-only-cartpole": ("PositionOnlyCartPole", CARTPOLE, ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
     "position-only-pendulum": (
         "PositionOnlyPendulum",
         PENDULUM,
@@ -145,7 +140,6 @@ class MemorySource(Source):
         )
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
-        refuse_path(name, path)
         dataset = memory_dataset(name)
         entries = dataset.constant_entries
         return open_or_collect(dataset.recipe, dataset.spaces, dataset.requirements, constant_entries=entries)

@@ -64,6 +64,7 @@ class OGBenchSource(Source):
 
     prefix = "ogbench"
     pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-{oraclerep,singletask[-taskN]}-v0[-val]"
+    reads_files = True
 
     def names(self) -> list[str]:
         return list(RECIPES)
