@@ -10,6 +10,7 @@ from gymnasium.spaces.utils import flatten_space
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.writing import chunk_edges, moments
+from decision_rnn.utils.messages import counted
 
 KINDS = ("observations", "actions")
 ROWS, WIDTH, PANELS = 40, 32, 8
@@ -106,7 +107,7 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     for panel in figure.get_axes():
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(labelsize=8)
-    figure.suptitle(f"{dataset.name}: {len(store):,} episodes, {store.steps:,} steps", fontsize=11)
+    figure.suptitle(f"{dataset.name}: {counted(len(store), 'episode')}, {counted(store.steps, 'step')}", fontsize=11)
     below.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

@@ -199,8 +199,13 @@ class EpisodeStore:
         return Layout.of_space(self.space(kind), kind)
 
     def labels(self, kind: str) -> list[str]:
-        """The names of the entries of `observations` or `actions`, also those by their space; empty if it is flat."""
-        return self.entry_names(kind) or self.layout(kind).names
+        """The names of the entries of `observations` or `actions`, also those by their space, such as `move 3` for a
+        choice; empty if it is flat."""
+        layout = self.layout(kind)
+        if kind == "actions" and (part := layout.parts[0]).choices:
+            choices = zip(self.action_names, part.start, part.choices, strict=False)  # none without names
+            return [f"{name} {choice}" for name, start, count in choices for choice in range(start, start + count)]
+        return self.entry_names(kind) or layout.names
 
     def select(self, episodes: Any, note: str | None = None) -> "EpisodeStore":
         """Some of the episodes; nothing is written or copied.
