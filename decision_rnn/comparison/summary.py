@@ -62,9 +62,9 @@ def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
     targets = dataset.targets if any(run.targets[0].target_return is not None for run in runs) else (NO_TARGET,)
     first = next((target for target in targets if "paper" in target.roles and not target.in_range), NO_TARGET)
     higher_is_better = [target for target in targets if target in (first, NO_TARGET) or "best" in target.roles]
-    others = [target for target in targets if target not in higher_is_better]
+    inside = [target for target in targets if target not in higher_is_better]
     by_target = [_measure_scores(record, dataset, target, {target.target_return, None}) for target in higher_is_better]
-    return by_target + [_measure_scores(record, dataset, each, {each.target_return}) for each in others] + held_out
+    return by_target + [_measure_scores(record, dataset, each, {each.target_return}) for each in inside] + held_out
 
 
 def _measure_scores(record: Record, dataset: ComparedDataset, target: Target, returns: set[float | None]) -> Measure:

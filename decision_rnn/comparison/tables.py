@@ -85,8 +85,8 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     names, runs, notes = record.names, record.runs(dataset.data.name), _notes(record, dataset)
     if not runs:
         return Section(dataset.data.name, "No run has a result.", [], notes)
-    main, *others = measures(record, dataset)
-    shown = [main, *(measure for measure in others if not measure.target or measure.target.roles != ("spread",))]
+    main, *further = measures(record, dataset)
+    tabulated = [main, *(each for each in further if not each.target or each.target.roles != ("spread",))]
     differences, cells = main.differences, _cells(main)
 
     tables: dict[str, Columns] = defaultdict(lambda: defaultdict(dict))
@@ -94,7 +94,7 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     scores[main.title] = cells
     if any(difference.p_value is not None for difference in differences.values()):
         scores[f"difference from {record.variants[0].name}"] = _verdicts(differences, f"+{main.digits}")
-    scores |= {measure.title: _cells(measure) for measure in shown}
+    scores |= {measure.title: _cells(measure) for measure in tabulated}
     for label, errors in target_errors(record, dataset).items():
         scores["target-return error, %"][label] = format_seeds(errors)
     for label, results in main.results.items():
@@ -103,7 +103,7 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
             scores["sd over seeds (of the agents)"][label] = "{:.1f} ({:.1f})".format(*deviations)
         for task, values in enumerate(zip(*(result.task_scores for result in results), strict=True), 1):
             tables[f"score by task, {main.title}"][f"task {task}"][label] = format_seeds(values)
-    for measure in shown:
+    for measure in tabulated:
         for label, results in measure.results.items():
             for name in results[0].metrics:
                 metric = format_seeds([result.metrics[name].mean for result in results], ".4g")
@@ -116,14 +116,14 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
         costs["one action"][label] = f"{min(times):,.0f} µs" if times else ""
         costs["state"][label] = f"{trials[0].state_bytes:,} B" if trials[0].state_bytes else ""
 
-    for measure in shown:
+    for measure in tabulated:
         notes += measure.notes
         for label, mean in measure.over_episodes.items():
             scores["interval over episodes"][label] = _interval(mean, measure.digits).partition(" ")[2]
     best = max(main.values, key=lambda label: (not main.failed[label], main.means[label].value))
-    what = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
-    what = what.removesuffix(" at score")
-    finding = f"{names[best]} {what}: {cells[best]}, {counted(len(main.values[best]), 'seed')}."
+    highest = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
+    seeds = counted(len(main.values[best]), "seed")
+    finding = f"{names[best]} {highest.removesuffix(' at score')}: {cells[best]}, {seeds}."
     finding += f" {_describe_differences(record, differences)}"
     return Section(dataset.data.name, finding.strip(), _tables(record, tables), notes)
 

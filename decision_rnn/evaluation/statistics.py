@@ -213,15 +213,17 @@ def error_over_episodes(means: np.ndarray, variants: Sequence[np.ndarray], steps
     """Standard error of the mean per step of `means`, (episodes,), those over the seeds of a variant's errors, (seeds,
     episodes), or the difference of two, and its degrees of freedom.
 
-    The variances over episodes and over each variant's seeds add up; Satterthwaite's degrees of freedom (1946).
+    The jackknife's variance over episodes and those over each variant's seeds add up, with Satterthwaite's (1946)
+    degrees of freedom.
     """
-    deviations = (means - np.average(means, weights=steps)) * steps / np.mean(steps)
+    sums, lengths = means * steps, np.asarray(steps)
+    without_each = (sums.sum() - sums) / np.maximum(lengths.sum() - lengths, 1)
     by_seed = [np.average(errors, axis=1, weights=steps) for errors in variants]
-    samples = [values for values in (deviations, *by_seed) if len(values) > 1]
+    samples = [values for values in ((len(steps) - 1) * without_each, *by_seed) if len(values) > 1]
     variances = np.array([stats.sem(values) ** 2 for values in samples])
     total = float(variances.sum())
-    parts = variances**2 / [len(values) - 1 for values in samples]
-    return math.sqrt(total), total**2 / float(parts.sum()) if total else 0.0
+    squares = variances**2 / [len(values) - 1 for values in samples]
+    return math.sqrt(total), total**2 / float(squares.sum()) if total else 0.0
 
 
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:
