@@ -271,8 +271,7 @@ def import_log(
 
     Raises:
         InputError: If a log cannot be read, a column is missing or does not hold what it should, a number is missing,
-            the name is taken or invalid, or pandas is not installed. Nothing is written in this
-            case.
+            the name is taken or invalid, or pandas is not installed. Nothing is written in this case.
 
     Example:
         >>> log = {"run": [1, 1, 2, 2], "x": [0, 0.1, 0, 0.2], "push": [1, 1, -1, 1], "gain": [0.1, 0.1, -0.1, 0.3]}

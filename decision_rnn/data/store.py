@@ -181,8 +181,7 @@ class EpisodeStore:
     def entry_names(self, kind: str) -> list[str]:
         """The names of the entries of `observations` or `actions`, which a log has; empty if there are none."""
         names: list[str] = self.source.get("columns", {}).get(kind, [])
-        size = {"observations": self.observation_dim, "actions": self.action_dim}[kind]
-        return names if len(names) == size else []  # the choices of one column are many entries
+        return names if len(names) == self.layout(kind).size else []  # the choices of one column are many entries
 
     @property
     def action_names(self) -> list[str]:
