@@ -13,7 +13,7 @@ from decision_rnn.data.writing import chunk_edges, moments
 from decision_rnn.utils.messages import counted
 
 KINDS = ("observations", "actions")
-ROWS, WIDTH, PANELS = 40, 32, 8
+ROWS, WIDTH, PANELS = 100, 32, 8
 """The most rows of a table, of letters in a name, and of entries over time in a plot."""
 FORMATS = {"constant": ".1%", "outside": ".2%"}
 

@@ -78,7 +78,10 @@ def test_table_names_every_entry_of_both_kinds() -> None:
     assert len(rows["speed"]) == 5  # no bounds, no column
 
 
-@pytest.mark.parametrize(("sizes", "counts"), [((60, 50), [20, 20]), ((60, 3), [37, 3]), ((4, 60), [4, 36])])
+SIZES = [((60, 50), [50, 50]), ((110, 3), [97, 3]), ((4, 110), [4, 96]), ((26, 26), [26, 26])]
+
+
+@pytest.mark.parametrize(("sizes", "counts"), SIZES)
 def test_long_tables_say_how_much_they_leave_out(sizes: tuple[int, int], counts: list[int], tmp_path: Path) -> None:
     text = format_entries(written(tmp_path / "wide", odd_episodes(sizes), None))
     observations, actions = (table.splitlines() for table in text.split("\n  actions"))
