@@ -440,7 +440,7 @@ def split_dataset(
     if not 0 < hold_out < 1 or total < 2:
         raise InputError(
             f"hold_out {hold_out:g} of {counted(total, 'episode')} of {whole.name}: expected a share such as 0.1, and "
-            "at least two episodes."
+            "at least two episodes, as `data import --episode COLUMN` cuts a log."
         )
     names = [f"local/{word}-train", f"local/{word}-held-out"]
     for name in names:

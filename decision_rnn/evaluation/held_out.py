@@ -321,7 +321,7 @@ def plot_held_out(
         panel.locator_params(axis="y", integer=score.measure == "accuracy")
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     figure.axes[-1].set_xlabel("step")
-    title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, of median error"
+    title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, of median error per step"
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
