@@ -121,9 +121,9 @@ def evaluate(
     chosen = evaluation_settings(configured, target_returns=target_returns, **settings)
     name = policy.config.validation if validation is None else validation
     if isinstance(policy, EvaluatedPolicy):
-        name, exported = None, (chosen.inference, chosen.actions, validation, plot)
-        if exported != ("recurrent", "greedy", None, None):
-            raise InputError("an exported policy plays, carries its state, greedily: evaluate its run otherwise")
+        name = None
+        if (chosen.inference, chosen.actions, validation, plot) != ("recurrent", "greedy", None, None):
+            raise InputError("an exported policy only plays, carries its state and acts greedily: evaluate its run")
     folder = folder if output is None else Path(output)
     if folder is not None:
         check_folder(folder / "results")

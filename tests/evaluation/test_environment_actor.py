@@ -70,7 +70,7 @@ def test_notebook_shows_objects_in_short_and_names_act_for_predict(run: Run) -> 
     assert "mingru" in repr(run.agent)
     assert max(map(len, map(repr, (run.agent, actor, episode, run, *result.targets)))) < 300
     for each in (run, run.agent, actor):
-        with pytest.raises(AttributeError, match=r"act(or)?\(observation, reward\)"):
+        with pytest.raises(AttributeError, match="call"):
             each.predict(np.zeros(2))
 
 
