@@ -25,7 +25,7 @@ from decision_rnn.runs.folder import run_of
 from decision_rnn.runs.hub import CARD, CLIP, HUB_ID, ONNX, PRETRAINED, find_agent
 from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.files import check_destination, new_directory
-from decision_rnn.utils.messages import typed
+from decision_rnn.utils.messages import counted, typed
 from decision_rnn.utils.parsing import AUTO, format_target
 
 BROWSER = "browser"
@@ -106,7 +106,7 @@ def write_card(folder: Path, trained: TrainedAgent, result: Result | None, name:
     """The model card of an agent, with the evaluation `result` and the files that are in the folder."""
     loader = jinja2.PackageLoader("decision_rnn.deploy")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    environment.filters["target"] = format_target
+    environment.filters |= {"target": format_target, "counted": counted}
     target = default_return(trained.config, trained.provenance)
     return environment.get_template("card.md").render(
         name=name,

@@ -85,13 +85,13 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         check_interface(environment)
         return environment
     except Exception as error:  # the environment's code can raise anything
-        remedy = _remedy(environment_id, error)
-        raise MissingEnvironmentError(f"there is no environment {environment_id!r} here: {remedy}") from error
+        missing = f"there is no environment{f' {environment_id!r} here' if environment_id else ''}"
+        raise MissingEnvironmentError(f"{missing}: {_remedy(environment_id, error)}") from error
 
 
 def _remedy(environment_id: str | None, error: Exception) -> str:
     if environment_id is None:
-        return "the data name none. An agent can act in your own loop (EnvironmentActor, or an exported policy)"
+        return "the data have none. An agent can act in your own loop (EnvironmentActor, or an exported policy)"
     if isinstance(error, gymnasium.error.UnregisteredEnv):
         suggestion = did_you_mean(environment_id, gymnasium.registry, likeness=0.8)
         return f"{suggestion}Name a module that registers it with --plugins MODULE"
