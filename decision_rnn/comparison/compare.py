@@ -128,7 +128,8 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     named = {key: value for keys in (shared, *map(flatten, own.values())) for key, value in keys.items()}
     if datasets and all(is_ready(name) and is_cloned(named, open_dataset(name).store) for name in datasets):
         shared["condition.name"] = "none"
-        options["controls"] = keys.get("controls") or ("mlp",)  # the others are the same, or rank episodes by return
+        if tuple(options["controls"]) == CONTROLS:
+            options["controls"] = ("mlp",)  # the others are the same, or rank episodes by return
         tell(f"{', '.join(datasets)}: no rewards to condition on, so that all agents clone the data (condition none)")
     variants = make_variants(
         {**shared, "dataset": datasets[0] if datasets else ""},

@@ -1,6 +1,7 @@
 """What a dataset holds: a summary, and warnings about valid but harmful data."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from gymnasium.spaces import Box, Dict
@@ -168,8 +169,14 @@ def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
 
 
 def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
-    """Sentences on the entries of held-out episodes that lie outside the range of the training data in `store`, beyond
-    chance, the farthest first, and on the actions that agents trained on it cannot return."""
+    """Sentences on held-out episodes that are also in the training data in `store`; on the entries that lie outside its
+    range, beyond chance, the farthest first; and on the actions that agents trained on it cannot return."""
+    trained, others = ([hash(s.table[i:j].tobytes()) for i, j in pairwise(s.offsets)] for s in (store, held_out))
+    if shared := np.isin(others, trained).sum():
+        yield (
+            f"{shared} of {counted(len(held_out), 'held-out episode')} are in the training data too, so that the score "
+            "is too good: train on the others, such as NAME-train of `data split`"
+        )
     for kind in KINDS:
         values, names = getattr(store, kind), store.labels(kind)
         distance, shifted = _shift(store, held_out, kind)

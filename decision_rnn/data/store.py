@@ -129,7 +129,7 @@ class EpisodeStore:
 
     @cached_property
     def table(self) -> np.ndarray:
-        if len(self.file) == self.steps:
+        if len(self.file) == self.steps and np.array_equal(self.first_rows, self.offsets[:-1]):
             return self.file
         return self.file[self.file_rows]
 

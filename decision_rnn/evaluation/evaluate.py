@@ -135,7 +135,7 @@ def evaluate(
     with quiet(not progress):
         if isinstance(policy, TrainedAgent) and name is not None:
             try:
-                held_out = score_run(policy, name, plot)
+                held_out = score_run(replace(policy, config=replace(policy.config, evaluation=chosen)), name, plot)
             except InputError as error:
                 if validation is not None or plot is not None or not played:
                     raise

@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -31,6 +32,11 @@ BEST = "best"
 """The name of the link to the checkpoint with the lowest held-out loss."""
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 """The files that make up an agent."""
+WRITTEN = (
+    *("results", "checkpoints", "events.out.tfevents.*", "loggers.json", "policy.onnx"),
+    *("metrics.jsonl", "config.yaml"),
+)
+"""What a run writes into its folder, the configuration last."""
 MAY_CHANGE = {
     *("path", "plugins", "validation", "training.device", "training.cuda_graph", "training.loggers"),
     *("training.log_every", "training.checkpoint_every", "training.checkpoint_minutes"),
@@ -96,6 +102,8 @@ def write_config(config: RunConfig, folder: Path, name: str = "config.yaml") -> 
 
 def check_new_run(run: Path, overwrite: bool = False) -> None:
     """InputError if the folder holds a run already, which is not to be overwritten."""
+    if overwrite and (run / "config.yaml").exists() and not (run / "metrics.jsonl").exists():
+        raise InputError(f"{run / 'config.yaml'} is not a run's, which has a metrics.jsonl: choose another --output.")
     if (run / "config.yaml").exists() and not overwrite:
         raise InputError(
             f"{run} already holds a run. Resume it with --resume (resume=True in Python), replace it with --overwrite "
@@ -104,10 +112,10 @@ def check_new_run(run: Path, overwrite: bool = False) -> None:
 
 
 def remove_run(run: Path) -> None:
-    """Remove what a run's folder holds, except for locks, and its configuration last; nothing if it holds no run."""
-    paths = run.glob("[!.]*") if (run / "config.yaml").exists() else ()
+    """Remove what a run has written into its folder, its configuration last; nothing if the folder holds no run."""
+    patterns = WRITTEN if (run / "config.yaml").exists() else ()
     with writing(run):
-        for path in sorted(paths, key=lambda path: path.name == "config.yaml"):
+        for path in chain.from_iterable(map(run.glob, patterns)):
             path.unlink() if path.is_symlink() or path.is_file() else remove_directory(path)
 
 

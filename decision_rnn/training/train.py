@@ -61,8 +61,8 @@ def train(
             printed.
         resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped. Whatever is
             left out, the data included, is as the run has it: `train(resume=True, output=folder)` suffices.
-        overwrite: If `output` holds a run, replace everything in that folder once the new run has been checked, such as
-            when a notebook's cell runs again.
+        overwrite: If `output` holds a run, replace it once the new run has been checked, such as when a notebook's cell
+            runs again; other files in that folder stay.
         init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
             first acts as it did before; references, target returns and the limit of the return-to-go are of the
@@ -154,7 +154,8 @@ def train_keys(
         folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
-            check_new_run(folder, overwrite or resume)
+            if not resume:
+                check_new_run(folder, overwrite)
         return Run(folder, prepare_run(run_config, dataset, folder, resume, overwrite).run(callback))
 
 

@@ -19,6 +19,7 @@ from decision_rnn.comparison.compare import list_commands, make_plan
 from decision_rnn.comparison.record import HeldOut
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison, write_page
 from decision_rnn.comparison.tables import sections
+from decision_rnn.comparison.variants import CONTROLS
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import top_episodes
@@ -72,7 +73,8 @@ def test_comparison_on_a_log_without_rewards_clones_it(tmp_path: Path) -> None:
         return {variant.label: variant.config.condition.name for variant in plan.variants}
 
     assert conditions(controls="bc,bc-mlp,mlp") == {"narrow": "none", "bc-mlp": "none"}
-    assert conditions(controls=None) == {"narrow": "none", "mlp": "none"}
+    for default in (None, list(CONTROLS)):  # of the command and of Python
+        assert conditions(controls=default) == {"narrow": "none", "mlp": "none"}
     assert conditions(condition="return_to_go") == {"narrow": "return_to_go"}
     own = {"bc": {"condition": "none"}, "other": {}}
     assert conditions(variants=own) == {"bc": "none", "other": "return_to_go"}

@@ -142,3 +142,12 @@ def test_commands_report_shifts(inline_cli: Callable[..., "CompletedProcess[str]
     assert "1 (q_w)" not in inline_cli("train", "local/log", *alike, *small, "--output", "other").stderr
     runs = ("--backbones", "mlp", "--controls", "none", "--seeds", "1", "--print_commands")
     assert "1 (q_w)" in inline_cli("compare", "local/log", *held_out, *small, *runs, "--output", "compared").stderr
+
+
+def test_episodes_that_are_trained_on_too_are_reported(tmp_path: Path) -> None:
+    episodes = [flight(np.random.default_rng(seed)) for seed in range(10)]
+    options: Any = {"environment_id": None, "source": {}}
+    store = EpisodeStore.write(tmp_path / "all", episodes, **options)
+    held_out = EpisodeStore.write(tmp_path / "held-out", [*episodes[6:9], flight(np.random.default_rng(10))], **options)
+    assert "3 of 4 held-out episodes" in next(warn_of_shift(store, held_out))
+    assert not any("held-out episodes" in sentence for sentence in warn_of_shift(store.select(slice(6)), held_out))

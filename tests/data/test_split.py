@@ -220,3 +220,11 @@ def test_failed_overwrite_keeps_the_old_data(tmp_path: Path) -> None:
 
 def test_help_on_an_option_ends_with_it() -> None:
     assert options_of(split_dataset)["overwrite"].help == "If the new datasets exist, replace them."
+
+
+def test_episodes_in_another_order_have_their_own_arrays() -> None:
+    store = write_store("local/log", noise(4))
+    order = np.argsort(-store.episode_lengths)
+    part = store.select(order)
+    assert_equal(part, [store[index] for index in order])
+    assert np.array_equal(part.actions, np.concatenate([store[index].actions for index in order]))

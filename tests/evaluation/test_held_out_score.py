@@ -295,6 +295,11 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
     assert all(word in printed for word in ("local/other", "7 episodes", *REFERENCES))
     assert Path(figure).is_file()
     assert len([*(run.folder / "results").iterdir()]) == 2
+    options: dict[str, Any] = {"inference": "window", "window": 2}
+    stores = [open_dataset(f"local/{name}").store for name in ("held-out", "mine")]
+    config = replace(run.config, evaluation=replace(run.config.evaluation, **options))
+    windowed = held_out_score(replace(run.agent, config=config), *stores)
+    assert run.evaluate(progress=False, **options).errors == windowed.errors != score.errors
     write_store("local/mine", swings(2), append=True)  # no longer what it was trained on
     assert list(run.evaluate(progress=False).errors) == ["agent"]
     unscored = train("local/mine", SMALL, output=folders / "unscored", **keys)

@@ -166,6 +166,7 @@ def test_overwritten_run_leaves_nothing_of_itself(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(configure("--training.steps", "8"), output=folder)
     (folder / "results").mkdir()
+    (folder / "thesis").mkdir()
     for options in ({"resume": True}, {"steps": 4, "training": {"warmup_steps": 9}}):
         with pytest.raises(InputError, match=r"resume|warmup_steps"):
             train(configure(), output=folder, overwrite=True, **options)
@@ -180,6 +181,14 @@ def test_overwritten_run_leaves_nothing_of_itself(tmp_path: Path) -> None:
     (tmp_path / "mine" / "notes").touch()
     train(configure(), output=tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "notes").exists()  # the folder held no run
+    assert (folder / "thesis").is_dir()  # nor is this a run's
+
+
+def test_configuration_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("theme: dark\n")
+    with pytest.raises(InputError, match=r"config\.yaml"):
+        train(configure(), output=tmp_path, overwrite=True)
+    assert (tmp_path / "config.yaml").read_text() == "theme: dark\n"
 
 
 def test_refused_target_leaves_the_folder_free(tmp_path: Path) -> None:
