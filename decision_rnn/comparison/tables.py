@@ -108,6 +108,9 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
             for name in results[0].metrics:
                 metric = format_seeds([result.metrics[name].mean for result in results], ".4g")
                 tables[name][measure.title][label] = metric
+        for label, mean in measure.over_episodes.items():
+            scores["interval over episodes"][label] = _interval(mean, measure.digits).partition(" ")[2]
+        notes += measure.notes
     costs = tables["cost"]
     for label, trials in runs.items():
         costs["parameters"][label] = f"{trials[0].parameters:,}"
@@ -116,10 +119,6 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
         costs["one action"][label] = f"{min(times):,.0f} µs" if times else ""
         costs["state"][label] = f"{trials[0].state_bytes:,} B" if trials[0].state_bytes else ""
 
-    for measure in tabulated:
-        notes += measure.notes
-        for label, mean in measure.over_episodes.items():
-            scores["interval over episodes"][label] = _interval(mean, measure.digits).partition(" ")[2]
     best = max(main.values, key=lambda label: (not main.failed[label], main.means[label].value))
     highest = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
     seeds = counted(len(main.values[best]), "seed")
