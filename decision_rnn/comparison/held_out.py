@@ -45,16 +45,16 @@ class HeldOutErrors:
 
     def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:
         """What a `Trial` holds of the last checkpoint of a run that plays nothing, but for the time of an action, which
-        differs whenever it is measured; None if the checkpoint is not there."""
+        differs whenever it is measured; None if the checkpoint is not there or of no use."""
         checkpoint = run / "checkpoints" / str(final_step(run, config))
-        try:
-            trained = load_agent(checkpoint) if checkpoint.is_dir() else None
-        except InputError as error:  # it is damaged: resuming the run fails and names the file
-            warn(f"skipped: {error}")
-            trained = None
-        if trained is None:
+        if not checkpoint.is_dir():
             return None
-        score = held_out_score(trained, self.episodes, select_episodes(config, self.store), references=False)
+        try:
+            trained = load_agent(checkpoint)
+            score = held_out_score(trained, self.episodes, select_episodes(config, self.store), references=False)
+        except InputError as error:  # it has diverged, or is damaged: resuming the run fails and names the file
+            warn(f"skipped: {error}")
+            return None
         return {
             "held_out": tuple(score.episode_errors().tolist()),
             **dict.fromkeys(("checkpoints", "targets", "remarks"), ()),

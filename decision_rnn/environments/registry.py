@@ -170,6 +170,8 @@ def describe_alteration(environment_id: str | None, settings: dict[str, Any] | N
 
 
 def _first_difference(settings: dict[str, Any], expected: dict[str, Any]) -> str | None:
+    # An infinite bound is null in the metadata of an exported policy.
+    settings, expected = (json.loads(json.dumps(x), parse_constant=lambda _: None) for x in (settings, expected))
     for key, value in expected.items():
         if (settings.get(key) or None) != (value or None):
             return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"

@@ -155,7 +155,8 @@ def held_out_score(
         references: Whether the references are scored too.
 
     Raises:
-        InputError: If the episodes have observations or actions of other sizes than the agent's.
+        InputError: If the episodes have observations or actions of other sizes than the agent's, or it predicts actions
+            that are not finite.
     """
     agent = trained.agent
     sizes = {"observations": agent.observation_layout.size, "actions": agent.action_dim}
@@ -163,6 +164,8 @@ def held_out_score(
         if size > other or (size < other and (kind == "actions" or agent.encoder.index is None)):
             raise InputError(f"the {kind} of {episodes.name or episodes.path} have size {other}, the agent's {size}.")
     predictions = {AGENT: predict_actions(trained, episodes, data)}
+    if not np.isfinite(predictions[AGENT]).all():
+        raise InputError(f"the actions that the agent predicts for {episodes.name or episodes.path} are not finite.")
     if references and data is not None:
         predictions |= reference_actions(trained, episodes, data)
     continuous, recorded = isinstance(agent.action_space, Box), episodes.actions

@@ -128,6 +128,14 @@ def test_all_variants_are_scored_on_the_same_episodes(comparing: Compare, tmp_pa
     assert "| previous action | " in (tmp_path / "runs" / "comparison.md").read_text()
 
 
+def test_diverged_run_fails_and_the_others_are_compared(comparing: Compare, tmp_path: Path) -> None:
+    diverged = {"training": {"learning_rate": 1e30, "gradient_clip": 0}}
+    comparison = comparing(**WHOLE, variants={"narrow": {}, "diverged": diverged})
+    assert [trial.variant for trial in comparison.trials] == ["narrow"]
+    assert [failure.variant for failure in comparison.failed] == ["diverged"]
+    assert read_comparison(tmp_path / "runs") == comparison
+
+
 def test_killed_and_resumed_comparison_has_the_same_held_out_errors(comparing: Compare, tmp_path: Path) -> None:
     keys: dict[str, Any] = {**WHOLE, "variants": {"narrow": {}, "wide": {"backbone": {"width": 32}}}, "seeds": 2}
     first, executor = comparing(**keys), Inline()
