@@ -139,10 +139,11 @@ class EpisodeStore:
         return np.repeat(self.first_rows - self.offsets[:-1], self.episode_lengths) + np.arange(self.steps)
 
     def map_file(self) -> np.memmap:
-        """A new map of `file`; InputError if the dataset has been replaced since it was opened."""
-        if (self.path / TABLE).stat().st_ino != self._inode:
-            raise InputError(f"{self.path} has been replaced. Open the dataset again.")
-        return np.memmap(self.path / TABLE, self.file.dtype, "c", self.file.offset, self.file.shape)
+        """A new map of `file`; InputError if the dataset has been replaced or removed since it was opened."""
+        path = self.path / TABLE
+        if not path.exists() or path.stat().st_ino != self._inode:
+            raise InputError(f"{self.path} has been replaced or removed. Open the dataset again.")
+        return np.memmap(path, self.file.dtype, "c", self.file.offset, self.file.shape)
 
     @property
     def observations(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from decision_rnn import Dataset, Episode, InputError, import_log, open_dataset,
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import as_dataset
 from decision_rnn.data.sources import SOURCES
+from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.utils.parsing import options_of
 
@@ -186,6 +187,10 @@ def test_overwrite_replaces_a_dataset_and_keeps_open_ones(tmp_path: Path, monkey
     reversed_episodes = (replace(e, actions=e.actions[::-1]) for e in open_dataset("local/log"))  # read meanwhile
     assert write_store("local/log", reversed_episodes, overwrite=True).actions.ravel().tolist() == [6, 5]
     assert write_store("local/new", noise(1), overwrite=True).num_episodes == 1  # there was none
+    last = open_dataset("local/log").store
+    remove_dataset("local/log")
+    with pytest.raises(InputError, match="local/log"):
+        StepStream(last, 2, 1, 0).sample()
 
 
 def overwrite_and_die() -> None:
