@@ -134,7 +134,7 @@ def test_d3rlpy_1_ends_that_are_no_terminals_are_truncations(kind: str, whole: l
 NAMES = ("terminated truncated", "terminations truncations", "dones timeouts", "terminals done", "is_terminal is_last")
 
 
-@pytest.mark.parametrize("names", map(str.split, NAMES), ids=NAMES)
+@pytest.mark.parametrize("names", [*map(str.split, NAMES)], ids=NAMES)
 def test_flags_of_other_names(names: list[str], whole: list[Episode], tmp_path: Path) -> None:
     """`done` includes terminations, and `dones` truncations, as in gym's older API."""
     arrays = arrays_of(whole)

@@ -3,6 +3,7 @@ too."""
 
 import math
 import shutil
+import os
 import signal
 import subprocess
 import sys
@@ -114,14 +115,15 @@ train(resume=True, output="run")
 
 
 def test_run_killed_at_its_best_and_last_step_stops_there_too() -> None:
-    """It is killed before the best checkpoint is linked, and before the last one is there."""
+    """It is killed before the best checkpoint is linked, and before the last one is there; on one thread, as here."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole = train("local/log", **OPTIONS, output="whole")
     best, last = whole.best.step, whole.agent.step
     assert best + 6 == last < 40
     train("local/log", **OPTIONS, output="run", callback=lambda *_: False)
     for target in ("best", str(last)):
         command = [sys.executable, "-c", SCRIPT, target]
-        assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL, target
+        assert subprocess.run(command, env=environment, capture_output=True).returncode == -signal.SIGKILL, target
     train(resume=True, output="run")
     assert content("run") == content("whole")
     assert Run("run").best.step == best
