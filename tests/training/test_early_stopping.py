@@ -2,8 +2,8 @@
 too."""
 
 import math
-import shutil
 import os
+import shutil
 import signal
 import subprocess
 import sys
