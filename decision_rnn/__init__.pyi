@@ -18,10 +18,10 @@ from .backbones.ops.recurrence import linear_recurrence as linear_recurrence
 from .comparison.compare import compare as compare
 from .comparison.results import read_comparison as read_comparison
 from .data.dataset import Dataset as Dataset
-from .data.dataset import import_log as import_log
 from .data.dataset import merge_datasets as merge_datasets
 from .data.dataset import open_dataset as open_dataset
 from .data.dataset import split_dataset as split_dataset
+from .data.importing import import_log as import_log
 from .data.sources import Source as Source
 from .data.sources import register_source as register_source
 from .data.sources.local import remove_dataset as remove_dataset

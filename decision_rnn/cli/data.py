@@ -9,13 +9,13 @@ from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.data.dataset import (
     dataset_names,
     export_dataset,
-    import_log,
     is_ready,
     merge_datasets,
     open_dataset,
     split_dataset,
 )
 from decision_rnn.data.entries import plot_dataset
+from decision_rnn.data.importing import import_log
 from decision_rnn.data.info import format_info, format_size, warn_of_copies, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset

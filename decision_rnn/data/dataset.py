@@ -1,34 +1,26 @@
 """Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import gymnasium
 import minari
 import numpy as np
-from gymnasium.spaces import Box
 
-from decision_rnn.data.formats import expand_folder, open_log
-from decision_rnn.data.logs import Log, LogOptions, Remarks
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
-from decision_rnn.data.sources.local import cache_episodes, check_new, check_same, write_store, write_stores
+from decision_rnn.data.sources.local import cache_episodes, check_new, check_same, write_stores
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
-from decision_rnn.environments.episode import Episode, Missing
+from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
-from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert
+from decision_rnn.utils.messages import counted
 
 DEFAULT_SOURCE = "standin"
-MOST_CHOICES = 100
-"""Actions that are whole numbers up to here may number choices."""
 
 Partial = Literal["keep", "drop"]
 Format = Literal["minari", "d4rl"]
@@ -197,177 +189,6 @@ def as_dataset(
             source = {} if settings is None else {"environment_settings": settings}
         spaces = data.spec.observation_space, data.spec.action_space
     return open_dataset(cache_episodes(data, environment_id, source, spaces), None, partial)
-
-
-def import_log(
-    log: Any,
-    name: str,
-    observations: str | Sequence[str] = (),
-    actions: str | Sequence[str] = (),
-    reward: str | None = None,
-    episode: str | None = None,
-    *,
-    time: str | None = None,
-    terminated: str | None = None,
-    truncated: str | None = None,
-    environment_id: str | None = None,
-    action_space: gymnasium.Space[Any] | None = None,
-    action_low: Numbers | None = None,
-    action_high: Numbers | None = None,
-    every: PositiveInt = 1,
-    missing: Missing = "error",
-    append: bool = False,
-    overwrite: bool = False,
-    join: bool = False,
-    split: str | None = None,
-    progress: bool = True,
-) -> Dataset:
-    """Write a log, such as a robot's or another library's file, as a dataset that `train` reads.
-
-    A log has a row for every step: the observation, the action that was chosen at it, and the reward of that action. No
-    row is lost: where no observation follows an episode's last action, as in most logs, the last observation is
-    repeated, which agents are not trained on. A last row with neither action nor reward is the observation after the
-    last action.
-
-    Args:
-        log: The path of a CSV or parquet file, a pandas DataFrame, a dictionary of columns, or a list of rows as
-            dictionaries of numbers, which are read with pandas (the extra `logs`), as is the folder of a LeRobot
-            dataset; the path of an HDF5 or npz file in the layout of D4RL, robomimic, d3rlpy, Minari, ManiSkill or
-            diffusion policy; a dictionary of arrays; or a folder or a list of these, whose episodes follow each other.
-            Columns and arrays of usual names need not be named.
-        name: The name of the new dataset: `local/` and a word.
-        observations: The columns or arrays of an observation, as `x,y` or a list; a name may be a pattern such as
-            `obs_*`, and a parquet column may have a list of numbers in each row. Several arrays are the parts of a
-            `Dict` space.
-        actions: The columns or arrays of an action.
-        reward: The column of the rewards; if left out, they are 0, and agents clone the data.
-        episode: The column that identifies episodes, numbers or text; its rows need not be side by side. If left
-            out, a log is one episode, or multiple if flags end them.
-        time: The column, of numbers or times, that orders the rows of an episode; if left out, they are in order.
-        terminated: The column, of true and false or 1 and 0, that is true in the last row of an episode whose task
-            ended; empty is false.
-        truncated: The column that is true in the last row of an episode whose time ended; if left out, episodes that
-            did not terminate were truncated.
-        environment_id: As for `write_store`; if left out, the one that the HDF5 file names, if any.
-        action_space: As for `write_store`.
-        action_low: The lower bound of actions, a number for all of their entries or one for each, as `-1,0`. By
-            default, and unless `action_space` is given, actions keep to their range in the log.
-        action_high: The upper bound; both are given, or neither.
-        every: Keep the first of so many steps, for a log that is faster than the decisions are to be. The rewards of
-            the steps left out are added to that of the one before; the agent then acts once in so many steps.
-        missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
-            row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
-            truncated. Unless it is `error`, an episode that cannot be read is left out.
-        append: If the dataset exists, add the episodes to its end.
-        overwrite: If the dataset exists, replace it once the whole log is read; until then, or if that fails, it stays.
-        join: Whether files are parts of one log, in which an episode may go on in the next file; by default the same
-            `episode` in two files is two episodes.
-        split: The name of the episodes to read, if the file has splits, such as `valid` in one of robomimic's; by
-            default all.
-        progress: Whether to show progress bars and remarks.
-
-    Returns:
-        The dataset, as from `open_dataset`.
-
-    Raises:
-        InputError: If a log cannot be read, a column is missing or does not hold what it should, a number is missing,
-            the name is taken or invalid, or pandas is not installed. Nothing is written in this case.
-
-    Example:
-        >>> log = {"run": [1, 1, 2, 2], "x": [0, 0.1, 0, 0.2], "push": [1, 1, -1, 1], "gain": [0.1, 0.1, -0.1, 0.3]}
-        >>> dataset = decision_rnn.import_log(log, "local/cart", "x", "push", "gain", "run", progress=False)
-        >>> dataset.store.num_episodes, dataset.store.episode_returns.round(3)
-        (2, array([0.2, 0.2]))
-    """
-    several = isinstance(log, list | tuple)
-    if several and log and isinstance(log[0], Mapping) and not any(map(np.ndim, log[0].values())):
-        several = False  # the rows of one table
-    logs = list(chain.from_iterable(map(expand_folder, log if several else [log])))
-    if not logs:
-        raise InputError(f"there are no logs for {name}: expected at least one.")
-    single = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
-    names = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
-    names |= {role: (column,) * (column is not None) for role, column in single.items()}
-    options = LogOptions({role: columns for role, columns in names.items() if columns}, split, missing)
-    notes, remarks = list[str](), Remarks()
-    if convert(every, PositiveInt, "every") > 1:
-        notes.append(f"only the first of every {every} steps is kept: agents act once in {every} steps of the log")
-    check_new(name, append, overwrite)
-
-    batches = [logs] if join else [[each] for each in logs]
-    missing_log: Missing = missing if len(batches) > 1 else "error"
-
-    def open_logs() -> Iterator[tuple[str, Log]]:
-        for number, each in enumerate(batches):
-            where = str(each[0]) if isinstance(each[0], str | Path) else f"log {number}"
-            with remarks.leaving_out(where, missing_log, ""):
-                yield where, open_log(each, options, remarks)
-
-    def read_all() -> Iterator[Episode]:
-        shapes: list[Any] = []
-        for where, log in chain([(label, first)], opened):
-            with remarks.leaving_out(where, missing_log, ""):
-                if (log.columns, log.spaces[0]) != (first.columns, first.spaces[0]):
-                    layout = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
-                    raise InputError(f"{where} has {layout}, unlike {label}: import it alone.")
-                for episode in log.episodes:
-                    rows = [np.shape(each)[1:] for each in (episode.observations, episode.actions)]
-                    if (shapes := shapes or rows) != rows:
-                        raise InputError(f"{where} has rows of the shapes {rows}, unlike {shapes} in {label}.")
-                    yield _every(episode, every) if every > 1 else episode
-        notes.extend(remarks.sentences())
-
-    with quiet(not progress):
-        opened = open_logs()
-        label, first = next(opened, None) or ("", open_log(batches[0], options, remarks))
-        for match in remarks.names.get("patterns", ()):
-            tell(f"{name}: {match}")
-        episodes: Iterator[Episode] = read_all()
-        action_space = action_space or first.spaces[1]
-        if action_low is not None or action_high is not None:
-            if action_space is not None:
-                raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
-            for sample in (samples := list(islice(episodes, 1))):  # which says how many entries there are
-                action_space = _box(action_low, action_high, np.shape(sample.actions)[1])
-            episodes = chain(samples, episodes)
-        settings: dict[str, Any] = {"observation_space": first.spaces[0], "action_space": action_space}
-        settings |= {"append": append, "overwrite": overwrite, "missing": missing, "columns": first.columns}
-        counting = bar(episodes, "importing", unit=" episodes")
-        store = write_store(name, counting, environment_id or first.environment_id, notes=notes, **settings)
-        for note in dict.fromkeys(notes):
-            warn(f"{name}: {note}")
-        for warning in warn_of_choices(store):
-            warn(f"{name}: {warning}")
-    return open_dataset(name)
-
-
-def warn_of_choices(store: EpisodeStore) -> Iterator[str]:
-    """A sentence if actions without a stated space seem to number choices."""
-    largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
-    if store.stated_spaces[1] is None and store.actions.min() == 0 < largest <= MOST_CHOICES and whole:
-        choices = f"Discrete({largest + 1:.0f})" if store.action_dim == 1 else "MultiDiscrete"
-        yield (
-            f"the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number choices, "
-            f"import them with --choices, in Python with an action_space such as {choices}"
-        )
-
-
-def _every(episode: Episode, number: int) -> Episode:
-    """The first of every so many steps of an episode, with the rewards of all, its last observation and its end."""
-    observations = np.concatenate([episode.observations[:-1:number], episode.observations[-1:]])
-    rewards = np.add.reduceat(episode.rewards, np.arange(0, len(episode.rewards), number))
-    return replace(episode, observations=observations, actions=episode.actions[::number], rewards=rewards)
-
-
-def _box(action_low: Any, action_high: Any, size: int) -> Box:
-    """The box of `size` actions with these bounds, a number or one for each action; InputError if they do not fit."""
-    low, high = (np.ravel(np.float32(np.nan if bound is None else bound)) for bound in (action_low, action_high))
-    if not {len(low), len(high)} <= {1, size} or not (low < high).all():
-        raise InputError(
-            f"action_low is {action_low} and action_high {action_high}: expected a lower and a higher number, or both "
-            f"for each of {counted(size, 'action')}."
-        )
-    return Box(np.broadcast_to(low, size), np.broadcast_to(high, size))
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-from decision_rnn.data.dataset import Dataset, warn_of_choices
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.entries import KINDS, format_entries
 from decision_rnn.data.logs import SHOWN, listed
 from decision_rnn.data.spec import ACHIEVED, DESIRED
@@ -23,6 +23,8 @@ REACH = 4
 """Held-out values are reported this many times as far beyond the training range as training episodes differ."""
 COPIED = 0.98
 """The R2 of repeating the previous action from which a log is too fast: that of a sine of 44 steps a period."""
+MOST_CHOICES = 100
+"""Actions that are whole numbers up to here may number choices."""
 
 
 def format_info(dataset: Dataset) -> str:
@@ -166,6 +168,17 @@ def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
     alone = f"; {_named(store, 'actions', fixed)} has a single value and is held at it" if len(fixed) else ""
     clipped = f"; in {outside:.1%} of the steps an action is outside and is clipped" if outside else ""
     yield f"actions are scaled from {box.low.min():.3g} to {box.high.max():.3g}{origin}{alone}{clipped}"
+
+
+def warn_of_choices(store: EpisodeStore) -> Iterator[str]:
+    """A sentence if actions without a stated space seem to number choices."""
+    largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
+    if store.stated_spaces[1] is None and store.actions.min() == 0 < largest <= MOST_CHOICES and whole:
+        choices = f"Discrete({largest + 1:.0f})" if store.action_dim == 1 else "MultiDiscrete"
+        yield (
+            f"the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number choices, "
+            f"import them with --choices, in Python with an action_space such as {choices}"
+        )
 
 
 def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:

@@ -8,8 +8,14 @@ from gymnasium.spaces import Box
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import warn_of_choices
-from decision_rnn.data.info import warn_of_actions, warn_of_copies, warn_of_observations, warn_of_returns, warn_of_shift
+from decision_rnn.data.info import (
+    warn_of_actions,
+    warn_of_choices,
+    warn_of_copies,
+    warn_of_observations,
+    warn_of_returns,
+    warn_of_shift,
+)
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.spaces import share_outside

@@ -20,7 +20,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import decision_rnn
 from decision_rnn.cli.main import main
-from decision_rnn.data.dataset import export_dataset, import_log, open_dataset
+from decision_rnn.data.dataset import export_dataset, open_dataset
+from decision_rnn.data.importing import import_log
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError

@@ -14,7 +14,8 @@ from data_files import assert_equal, write_hdf5
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from decision_rnn.cli.main import main
-from decision_rnn.data.dataset import import_log, open_dataset
+from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.importing import import_log
 from decision_rnn.data.info import format_info
 from decision_rnn.environments.episode import Episode
 from decision_rnn.utils.errors import InputError
