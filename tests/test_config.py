@@ -105,7 +105,7 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "slices"),
+    ("words", "segments"),
     [
         ("--backbone gru --backbone.init_half_life 21", 50),
         ("--backbone gru --backbone.init_half_life 19", 1),
@@ -115,10 +115,12 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
         ("--backbone mlp", 1),
         ("--backbone lru --backbone.init_half_life 100 --training.tbptt_segments 1", 1),
         ("--backbone lru --backbone.init_half_life 1 --training.tbptt_segments 7", 7),
+        ("--condition none", 1),
+        ("--condition none --training.tbptt_segments 50", 50),
     ],
 )
-def test_tbptt_segments_default_is_50_where_the_state_outlasts_a_slice_and_1_elsewhere(words: str, slices: int) -> None:
-    assert parse("hopper-medium", *words.split()).tbptt_segments == slices
+def test_state_is_carried_by_default_if_it_outlasts_a_segment(words: str, segments: int) -> None:
+    assert parse("hopper-medium", *words.split()).tbptt_segments == segments
 
 
 HINDSIGHT = "--training.goal_relabeling hindsight"
