@@ -1,8 +1,9 @@
 """An MkDocs hook (mkdocs.yml) for the pages of the documentation that are not in docs/.
 
 README.md is the first page, CONTRIBUTING.md and CHANGELOG.md are pages too, and every README in results/ comes with the
-files it links to. The references of the command line, the configuration and the backbones are made from the code. Links
-in Markdown work in the repository; here they are rewritten for the site.
+files it links to, in the site's folder tables/, since docs/results/ has pages of the same names. The references of the
+command line, the configuration and the backbones are made from the code. Links in Markdown work in the repository; here
+they are rewritten for the site.
 """
 
 import contextlib
@@ -22,7 +23,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages of the site from files at the repository's root."""
-PUBLISHED = ("results/**/*.md", "results/**/*.png", "results/**/*.json", "configs/**/*.yaml")
+TABLES = "tables/"
+"""The site's folder for results/."""
+PUBLISHED = (*(f"results/**/*.{kind}" for kind in ("md", "png", "svg", "json", "yaml")), "configs/**/*.yaml")
 TRY_IT, TRY_IT_PAGE = ROOT / "build/try-it", "browser.md"
 """The folder that `decision-rnn play pretrained/hopper-medium --browser --output build/try-it` writes, which the site
 shows if it is there, and the page that links to it."""
@@ -40,7 +43,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     for pattern in PUBLISHED:
         for path in sorted(ROOT.glob(pattern)):
-            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+            place = site_path(path.relative_to(ROOT).as_posix())
+            files.append(File.generated(config, place, abs_src_path=str(path)))
     for path in filter(Path.is_file, TRY_IT.rglob("*")):
         place = path.relative_to(TRY_IT.parent).as_posix()
         files.append(File.generated(config, place, abs_src_path=str(path)))
@@ -56,7 +60,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     uri = page.file.src_uri
     if uri == TRY_IT_PAGE and TRY_IT.is_dir():
         markdown = re.sub(r"\A(# .*\n)", rf"\1\n**[Open the page]({TRY_IT.name}/index.html)**\n", markdown)
-    source = places.get(uri) or (uri if uri.startswith("results/") else f"docs/{uri}")
+    table = uri.startswith(TABLES)
+    source = places.get(uri) or (f"results/{uri.removeprefix(TABLES)}" if table else f"docs/{uri}")
     return rewrite_links(markdown, source, files.get_file_from_path)
 
 
@@ -73,8 +78,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def width_of(picture: Path) -> int:
-    """The width of a PNG file in pixels, from its header."""
-    return int.from_bytes(picture.read_bytes()[16:20], "big")
+    """The width of a PNG file in pixels, from its header; 0 of other files."""
+    return int.from_bytes(picture.read_bytes()[16:20], "big") if picture.suffix == ".png" else 0
 
 
 def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str:
@@ -112,7 +117,7 @@ def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str
 
 def site_path(path: str) -> str:
     """The path in the site of a file of the repository."""
-    return MOVED.get(path, path.removeprefix("docs/"))
+    return MOVED.get(path) or re.sub("^results/", TABLES, path).removeprefix("docs/")
 
 
 def command_line_page() -> str:

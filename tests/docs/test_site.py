@@ -71,9 +71,10 @@ def test_commands_and_options_in_the_documentation_exist() -> None:
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
-        ("[a](../results/speed/README.md#data)", "[a](results/speed/README.md#data)"),
-        ("[a](../results/speed)", "[a](results/speed/README.md)"),
-        ("![p](../results/speed/backbones.png)", "![p](results/speed/backbones.png)"),
+        ("[a](../results/speed/README.md#data)", "[a](tables/speed/README.md#data)"),
+        ("[a](../results/speed)", "[a](tables/speed/README.md)"),
+        ("![p](../results/speed/backbones.png)", "![p](tables/speed/backbones.png)"),
+        ("[a](results/speed.md)", "[a](results/speed.md)"),
         ("[a](../CONTRIBUTING.md)", "[a](contributing.md)"),
         ("[`a`](../decision_rnn/config.py)", "`a`"),
         ("[a](https://example.org)", "[a](https://example.org)"),
@@ -81,7 +82,8 @@ def test_commands_and_options_in_the_documentation_exist() -> None:
     ],
 )
 def test_repository_links_become_site_links(link: str, expected: str) -> None:
-    published = {path.relative_to(ROOT).as_posix() for pattern in site_pages.PUBLISHED for path in ROOT.glob(pattern)}
+    paths = [path for pattern in site_pages.PUBLISHED for path in ROOT.glob(pattern)]
+    published = {site_pages.site_path(path.relative_to(ROOT).as_posix()) for path in paths}
     published |= {path.relative_to(ROOT / "docs").as_posix() for path in PAGES} | set(site_pages.MOVED.values())
     assert site_pages.rewrite_links(link, "docs/datasets.md", lambda path: path * (path in published)) == expected
 
