@@ -48,7 +48,9 @@ COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 NUMBER = re.compile(
     r"(?<![\w.,])(?<![A-Za-z]-)(?:(?<![^\s(\[|])[+-])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\.?\d|-?\w)"
 )
-NO_PROSE = re.compile(r"`[^`]*`|<!--.*?-->|\]\([^)]*\)|https?://\S+|10% BC|version [\d.]+\d", re.DOTALL)
+NO_PROSE = re.compile(
+    r"`[^`]*`|\[[^]]*\]\(https?:[^)]*\)|<!--.*?-->|\]\([^)]*\)|https?://\S+|10% BC|version [\d.]+\d", re.DOTALL
+)
 DERIVED = re.compile(r"(\S+) = (\S+) ([-/]) (\S+)")
 
 
