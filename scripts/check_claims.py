@@ -155,7 +155,8 @@ def blocks_of(text: str) -> Iterator[Block]:
         for part in chunk.split("\n") if table else re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", chunk):
             own = ";".join(COMMENT.findall(part))
             label = (cells(part)[0] or label) if table else ""
-            yield Block(start, section, part, "" if own or start == line else label, own or shared)
+            if COMMENT.sub("", part).strip():
+                yield Block(start, section, part, "" if own or start == line else label, own or shared)
             start += part.count("\n") + 1
         line += (chunk + gap).count("\n")
 
