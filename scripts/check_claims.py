@@ -118,12 +118,12 @@ def markdown_rows(text: str) -> Iterator[Row]:
     for line in re.sub(r"^Made by .*", "", text, flags=re.MULTILINE).splitlines():
         if line.startswith("|"):
             first, *others = cells(line)
-            label = first or label
-            path, text = (f"{section} (table {table})", *label.split("/")), " | ".join(others)
+            label, text = first or label, " | ".join(others)
+            path = f"{section} (table {table})/{label}"
         else:
             section, table = line if line.startswith("#") else section, table + 1
-            path, text = (section,), line
-        yield Row(path, tuple(map(number, numbers_in(text))))
+            path, text = section, line
+        yield Row(tuple(path.split("/")), tuple(map(number, numbers_in(text))))
 
 
 def labelled(rows: Iterable[Row], label: str) -> list[list[Row]]:
@@ -195,7 +195,7 @@ def faults_of(block: Block, root: Path, required: bool) -> Iterator[str]:
 def faults(root: Path = ROOT) -> Iterator[str]:
     """All that is wrong, with file and line."""
     evidence = {page: sections for pattern, sections in EVIDENCE.items() for page in root.glob(pattern)}
-    for page in sorted({*evidence, *root.glob("docs/**/*.md")}):
+    for page in sorted({*evidence, *root.glob("docs/**/*.md"), *root.glob("results/**/*.md")}):
         sections = evidence.get(page)
         for block in blocks_of(page.read_text()):
             required = sections is not None and (not sections or block.section in sections)

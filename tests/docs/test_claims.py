@@ -17,6 +17,13 @@ SCORES = """# Scores
 | --- | --- | --- |
 | standin/hopper-medium | 77.34 (78.3, 76.4) | 78.5 |
 | standin/walker2d-medium | 66.4 | 61.4 |
+
+## standin/ant-medium
+
+| score | auto |
+| --- | --- |
+| minGRU | 12.3 |
+| MLP | 45.6 |
 """
 SPEED = [{"name": "train/mingru/fp32", "value": 58.97, "baseline": {"name": "train/dt/fp32", "value": 239.3}}]
 SPEED += [{"name": "train/mlp/fp32", "value": 53.1}, {"name": "train/mingru/bf16", "value": 37.15}]
@@ -50,6 +57,7 @@ def test_every_number_of_readme_and_docs_has_its_source() -> None:
         "GRU succeeds in 90.5% (81 to 100). <!-- results/maze.csv#gru -->",
         "- minGRU 77.3 <!-- results/a.md -->\n- LRU 50 <!-- results/maze.csv#lru -->",
         "| | minGRU | MLP |\n| --- | --- | --- |\n| hopper-medium | 77.3 | 78 |\n\n<!-- results/a.md -->",
+        "| | minGRU | MLP |\n| --- | --- | --- |\n| ant-medium | 12.3 | 46 |\n\n<!-- results/a.md -->",
         "| | fp32 | bf16 |\n| --- | --- | --- |\n| minGRU | 59 | 37 |\n| MLP | 53 | |\n\n<!-- results/speed.json -->",
         "| | |\n| --- | --- |\n| Does it score? | 77.3 <!-- results/a.md --> |",
         "`mingru 12`, [H200](https://a.org/12), S4D, v5, 4-step, 10% BC\n\n```\n12\n```",
@@ -93,9 +101,9 @@ def test_prose_from_many_numbers_names_its_rows(check: Check, tmp_path: Path) ->
 
 
 def test_other_pages_need_a_source_where_they_link_to_results(check: Check) -> None:
-    assert check("There are 12.", "docs/page.md") == []
-    assert len(check("There are [12](../results/a.md).", "docs/page.md")) == 1
-    assert len(check("There are 12. <!-- results/a.md -->", "docs/page.md")) == 1
+    assert check("There are 13.", "docs/page.md") == []
+    assert len(check("There are [13](../results/a.md).", "docs/page.md")) == 1
+    assert len(check("There are 13. <!-- results/a.md -->", "docs/page.md")) == 1
 
 
 def test_tables_of_a_comparison_are_those_of_its_record(tmp_path: Path) -> None:
