@@ -332,6 +332,15 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
     return keys
 
 
+def nest(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested ones, the inverse of `flatten`."""
+    data: dict[str, Any] = {}
+    for key, value in keys.items():
+        section, _, name = key.rpartition(".")
+        (data.setdefault(section, {}) if section else data)[name] = value
+    return data
+
+
 def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The dotted keys of `base` with overrides. A width and a number of parameters replace each other, and the name of
     another condition or objective removes the options of the one in `base`."""

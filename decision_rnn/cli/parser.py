@@ -22,7 +22,7 @@ RUN_KEYS = {field.name for field in fields(config.RunConfig)} - {"plugins"}
 MATCH_HELP = "In place of a width: find the one that gives the backbone about this many parameters, such as 600k."
 RUN_FILE = "a YAML file of options of a run, as in a run's config.yaml; the command line overrides it"
 COMPARISON_FILE = (
-    "a YAML file of the options of runs and of `datasets`, `variants`, `backbones`, `controls` and `seeds`; "
+    "a YAML file of the options of runs and of `datasets`, `variants`, `backbones`, `controls`, `seeds` and `margin`; "
     "the command line overrides it"
 )
 SETTING = "setting "

@@ -6,25 +6,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from decision_rnn.comparison.executors import LOG, LocalExecutor, RayExecutor
 from decision_rnn.comparison.plan import OTHER, Plan
 from decision_rnn.comparison.record import ComparedVariant, Failure
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_variants
-from decision_rnn.config import flatten, to_dict
+from decision_rnn.config import flatten, nest, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name, is_ready, open_dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.train import is_cloned, run_keys
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
-from decision_rnn.utils.files import working_alone
+from decision_rnn.utils.files import working_alone, write_atomically
 from decision_rnn.utils.interruption import handle_signals
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import Names, convert, options_of, plain
+from decision_rnn.utils.parsing import Names, convert, options_of, plain, read_yaml
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 
 DEFAULT_BACKBONES = ("mingru", "minlstm", "lru", "transformer")
-OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "output")
+OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "margin", "jobs", "executor", "output")
 """Options of a comparison, which are no keys of a run."""
 
 
@@ -38,6 +40,7 @@ def compare(
     steps: int | None = None,
     output: Path | str | None = None,
     checkpoint_episodes: int = 20,
+    margin: float | None = None,
     jobs: int | None = None,
     executor: Literal["local", "ray"] = "local",
     environment_id: str | None = None,
@@ -63,6 +66,8 @@ def compare(
         steps: Optimiser steps of every run; 2,000 if left out.
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
         checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.
+        margin: In points of score: whether a variant is equivalent to the first one within this margin is tested too.
+            Choose it before you see the scores.
         jobs: Number of concurrent runs; one per core if left out.
         executor: Where to run: on this machine (local) or on a Ray cluster (ray), the one at the address in the
             environment variable RAY_ADDRESS or one that is started on this machine.
@@ -104,8 +109,9 @@ def compare(
     opened = [as_dataset(data, environment_id, path, partial) for data in listed]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
-    options = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds, "output": output}
-    options |= {"checkpoint_episodes": checkpoint_episodes, "jobs": jobs, "executor": executor, "plugins": plugins}
+    options: dict[str, Any] = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds}
+    options |= {"checkpoint_episodes": checkpoint_episodes, "margin": margin, "output": output}
+    options |= {"jobs": jobs, "executor": executor, "plugins": plugins}
     keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps), **plain(options)}
     for dataset in opened[:1]:
         keys |= {"path": plain(dataset.path), "partial": dataset.partial}
@@ -131,17 +137,17 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
         if tuple(options["controls"]) == CONTROLS:
             options["controls"] = ("mlp",)  # the others are the same, or rank episodes by return
         tell(f"{', '.join(datasets)}: no rewards to condition on, so that all agents clone the data (condition none)")
-    variants = make_variants(
-        {**shared, "dataset": datasets[0] if datasets else ""},
-        {label: flatten(keys) for label, keys in own.items()},
-        convert(backbones, Names, "backbones"),
-        convert(convert(options.pop("controls"), Names), Controls, f"{source}: controls"),
-        source,
-    )
+    backbones = convert(backbones, Names, "backbones")
+    controls = convert(convert(options.pop("controls"), Names), Controls, f"{source}: controls")
+    own = {label: flatten(keys) for label, keys in own.items()}
+    dataset = datasets[0] if datasets else ""
+    variants = make_variants({**shared, "dataset": dataset}, own, backbones, controls, source)
     first, seeds = variants[0].config.seed, options["seeds"]
     options["seeds"] = tuple(range(first, first + seeds) if isinstance(seeds, int) else dict.fromkeys(seeds))
     options["output"] = options["output"] or f"runs/compare-{'+'.join(datasets).replace('/', '-')}"
-    return convert({"variants": variants, "datasets": datasets, **options}, Plan)
+    written = {"datasets": datasets, "seeds": options["seeds"], "margin": options["margin"], "backbones": backbones}
+    written |= {"controls": controls, **nest(shared), "variants": {label: nest(keys) for label, keys in own.items()}}
+    return convert({"variants": variants, "datasets": datasets, **options, "keys": plain(written)}, Plan)
 
 
 def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) -> Comparison:
@@ -152,10 +158,13 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     reported at once and does not stop the others. Without an executor the plan's is used.
 
     Raises:
-        InputError: If another process is running the comparison, a run's folder holds a run of another configuration or
-            of other data, or the folder's comparison has runs that this one lacks.
+        InputError: If another process is running the comparison, the output folder is a run's, a run's folder holds a
+            run of another configuration or of other data, or the folder's comparison has runs that this one lacks.
         EnvironmentFailure: If every run has failed, with the error of the first.
     """
+    file = plan.output / "config.yaml"
+    if file.is_file() and "datasets" not in read_yaml(file):
+        raise InputError(f"{plan.output} holds a run: {OTHER}")
     with working_alone(plan.output, "comparison", "running the comparison"), handle_signals():
         datasets, planned = plan.trials()
         others: list[str] = []
@@ -194,12 +203,14 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
             seeds=plan.seeds,
             episodes=settings.episodes,
             checkpoint_episodes=settings.checkpoint_episodes,
+            margin=plan.margin,
             datasets=datasets,
             variants=tuple(ComparedVariant(**values) for values in variants),
             trials=tuple(trial for trial in trials.values() if trial is not None),
             failed=tuple(failed),
         )
         write_comparison(plan.output, comparison)
+        write_atomically(file, yaml.safe_dump(plan.keys, sort_keys=False, default_flow_style=None).encode())
         if not comparison.trials:
             log = plan.output / failed[0].run / LOG
             raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {failed[0].error}. See {log}.")

@@ -101,14 +101,17 @@ class PlannedTrial:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)
 class Plan:
-    """What is compared, as the arguments of `compare`: complete variants, full names of the datasets, all seeds."""
+    """What is compared, as the arguments of `compare`: complete variants, full names of the datasets, all seeds; `keys`
+    are those of a configuration file that makes the same plan."""
 
     variants: tuple[Variant, ...]
     datasets: Annotated[tuple[str, ...], Field(min_length=1)]
     seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+    margin: Annotated[float, Field(gt=0)] | None
     output: Path
     jobs: PositiveInt | None
     executor: Literal["local", "ray"]
+    keys: dict[str, Any]
 
     def trials(self) -> tuple[tuple[ComparedDataset, ...], tuple[PlannedTrial, ...]]:
         """The datasets with their target returns, and all runs, seed by seed, so that an interrupted comparison has all

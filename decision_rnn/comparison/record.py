@@ -120,6 +120,7 @@ class Record:
         schema: Version of the file format; 4 has no held-out errors.
         episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
         checkpoint_episodes: Episodes of every checkpoint, per target; 0 if only the last one was evaluated.
+        margin: In points of score, within which a variant counts as equivalent to the reference; None if not tested.
         variants: In the order of the command, controls last; the first one is the reference.
         trials: The runs that have a result.
     """
@@ -129,6 +130,7 @@ class Record:
     seeds: tuple[int, ...]
     episodes: int
     checkpoint_episodes: int
+    margin: float | None = None
     datasets: tuple[ComparedDataset, ...]
     variants: tuple[ComparedVariant, ...]
     trials: tuple[Trial, ...]

@@ -3,6 +3,7 @@
 comparison.json    the record: every run's measurements
 comparison.md      tables
 scores.svg         a picture of the scores
+config.yaml        the configuration, for `compare --config`
 report.html        one page with all of it, which needs no network and runs no script
 DATASET/VARIANT-seedN/    the runs
 """
@@ -29,7 +30,8 @@ class Comparison(Record):
         `score` is the mean over the `seeds` that finished; `failed` is the number of those that did not. `low` and
         `high` are its 95% interval or, with fewer than five seeds or failed runs, the range (`spread`). `difference`
         is from the variant `reference`, with Welch's 95% interval; `p_value` is adjusted over the variants and
-        `significant` is whether it is below 5%; these are None where nothing was tested. Every metric has its own
+        `significant` is whether it is below 5%, `equivalent` whether two one-sided tests at 5% reject differences
+        beyond the margin; these are None where nothing was tested. Every metric has its own
         columns, such as `success`, `success_low` and `success_high`. With held-out episodes there are rows with
         `held_out_R2` or `held_out_accuracy` in place of target and score, also for references without a network.
         """

@@ -1,8 +1,9 @@
 """Summaries of a comparison: what variants are compared by, and which differ significantly from the reference.
 
 The reference is the first variant. On one dataset the others are compared with it by Welch's test, over several by the
-probability of improvement (Agarwal et al., 2021); p-values are adjusted by Holm's method over the variants. Variants
-with a failed run are not tested: a mean over the runs that finished is no estimate of the variant's score.
+mean of the differences on each and by the probability of improvement (Agarwal et al., 2021); p-values are adjusted by
+Holm's method over the variants. Variants with a failed run are not tested: a mean over the runs that finished is no
+estimate of the variant's score.
 """
 
 from collections import Counter
@@ -87,7 +88,7 @@ def _measure_scores(record: Record, dataset: ComparedDataset, target: Target, re
         label: summarise_seeds(values.get(label, ()), episodes.get(label), complete=not failed[label])
         for label in (*values, *failed)
     }
-    differences = _differences(record, values, failed, compare)
+    differences = _differences(record, values, failed, compare, record.margin)
     return Measure(describe_target(target), target, ".1f", failed, values, means, differences, results)
 
 
@@ -122,7 +123,11 @@ def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Measur
 
 
 def _differences(
-    record: Record, labels: Iterable[str], failed: Counter[str], compare: Callable[[str], Estimate]
+    record: Record,
+    labels: Iterable[str],
+    failed: Counter[str],
+    compare: Callable[[str], Estimate],
+    margin: float | None = None,
 ) -> dict[str, Estimate]:
     """The differences of variants from the reference, if that is among them, with adjusted p-values; without interval
     and test where runs failed."""
@@ -132,7 +137,7 @@ def _differences(
             complete = not (failed[label] or failed[reference])
             difference = compare(label)
             differences[label] = difference if complete else Estimate(difference.value)
-    return statistics.adjust_p_values(differences)
+    return statistics.adjust_p_values(differences, margin)
 
 
 def describe_target(target: Target) -> str:
@@ -147,32 +152,37 @@ def describe_target(target: Target) -> str:
 
 class Overall(NamedTuple):
     """By label, over the datasets on which every variant has results: the scores by dataset, their interquartile mean,
-    and the probability that a run scores higher than one of the reference, averaged over datasets."""
+    and, averaged over datasets, the difference of the mean score from the reference's and the probability that a run
+    scores higher than one of the reference."""
 
     scores: dict[str, dict[str, list[float]]]
     aggregates: dict[str, Estimate]
+    differences: dict[str, Estimate]
     improvements: dict[str, Estimate]
 
 
 def overall(record: Record) -> Overall | None:
     """Scores by the main measure over the datasets that all variants with results share; None below two. There are no
     intervals and tests where runs failed."""
-    played = [dataset for dataset in record.datasets if dataset.targets]
-    main = {dataset.data.name: measures(record, dataset)[0].values for dataset in played}
-    labels = [label for label in record.names if any(label in values for values in main.values())]
-    shared = [name for name, values in main.items() if values.keys() >= {*labels}]
+    main = {dataset.data.name: measures(record, dataset)[0] for dataset in record.datasets if dataset.targets}
+    labels = [label for label in record.names if any(label in measure.values for measure in main.values())]
+    shared = [name for name, measure in main.items() if measure.values.keys() >= {*labels}]
     if not labels or len(shared) < 2:
         return None
-    scores = {label: {name: main[name][label] for name in shared} for label in labels}
+    scores = {label: {name: main[name].values[label] for name in shared} for label in labels}
     failed, reference, aggregates = record.failures(), record.variants[0].label, {}
     for label in labels:
         mean = statistics.aggregate_scores(scores[label])
         aggregates[label] = Estimate(mean.value) if failed[label] else mean
 
+    def average(label: str) -> Estimate:
+        return statistics.average_differences([main[name].differences[label] for name in shared])
+
     def compare(label: str) -> Estimate:
         return statistics.compare_over_datasets(scores[label], scores[reference])
 
-    return Overall(scores, aggregates, _differences(record, labels, failed, compare))
+    differences = _differences(record, labels, failed, average, record.margin)
+    return Overall(scores, aggregates, differences, _differences(record, labels, failed, compare))
 
 
 def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[float]]:
@@ -206,12 +216,15 @@ def rows(record: Record) -> list[dict[str, Any]]:
                 row |= {"seeds": len(measure.values.get(label, ())), "failed": measure.failed[label]}
                 row["score" if target else measure.title.replace(" ", "_").replace("-", "_")] = mean.value
                 row |= {"low": mean.low, "high": mean.high, "spread": mean.spread}
-                value, low, high, p = (getattr(difference, name, None) for name in ("value", "low", "high", "p_value"))
+                names = "value", "low", "high", "p_value", "equivalence"
+                value, low, high, p, equivalence = (getattr(difference, name, None) for name in names)
                 row |= {"reference": record.variants[0].label, "difference": value}
                 row |= {"difference_low": low, "difference_high": high}
                 row |= {"p_value": p, "significant": None if p is None else p < 1 - LEVEL}
+                row["equivalent"] = None if equivalence is None else equivalence < 1 - LEVEL
                 for name in results[0].metrics if results else ():
-                    metric = summarise_seeds([result.metrics[name].mean for result in results])
+                    values = [result.metrics[name].mean for result in results]
+                    metric = summarise_seeds(values, complete=not measure.failed[label])
                     row |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
                 table.append(row)
     return table

@@ -1,7 +1,8 @@
 """Tables and findings of a comparison, in Markdown and for its page."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import product
 from math import isnan
 from statistics import median
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from decision_rnn.comparison.record import ComparedDataset, Record
 from decision_rnn.comparison.summary import Measure, measures, overall, target_errors
 from decision_rnn.evaluation.statistics import (
+    FEWEST_FOR_INTERVAL,
     LEVEL,
     Estimate,
     Scores,
@@ -50,7 +52,17 @@ def render(template: str, record: Record, **values: Any) -> str:
     environment.filters |= {"counted": counted, "listed": listed}
     environment.filters |= {"hardware": describe_hardware, "versions": describe_versions}
     environment.globals |= {"sections": sections, "method": lambda: render("method.txt", record).split("\n\n")}
-    return environment.get_template(template).render(record=record, **values)
+    return environment.get_template(template).render(record=record, preliminary=preliminary(record), **values)
+
+
+def preliminary(record: Record) -> str:
+    """`Preliminary: 1 to 3 seeds`, if a variant has fewer finished runs than an interval needs; otherwise empty."""
+    finished = Counter((trial.variant, trial.dataset) for trial in record.trials)
+    pairs = product(record.variants, record.datasets)
+    numbers = {finished[variant.label, dataset.data.name] for variant, dataset in pairs}
+    if min(numbers) >= FEWEST_FOR_INTERVAL:
+        return ""
+    return "Preliminary: " + (f"{min(numbers)} to " if len(numbers) > 1 else "") + counted(max(numbers), "seed")
 
 
 def sections(record: Record) -> list[Section]:
@@ -68,16 +80,18 @@ def _over_datasets(record: Record) -> Section:
     means, total = {}, len(record.seeds) * len(record.datasets)
     for label, mean in summary.aggregates.items():
         means[label] = _interval(mean, ".1f") + (f", {failed[label]} of {total} failed" if failed[label] else "")
+    reference, differences = record.variants[0].name, summary.differences
     tables["over datasets"] = {
         "interquartile mean": means,
-        f"probability of improvement on {record.variants[0].name}": _verdicts(summary.improvements, ".2f", 0.5),
+        f"mean difference from {reference}": _verdicts(differences, "+.1f") if tested(differences) else {},
+        f"probability of improvement on {reference}": _verdicts(summary.improvements, ".2f", 0.5),
     }
     best = max(means, key=lambda label: (not failed[label], summary.aggregates[label].value))
     finding = f"{names[best]} has the highest interquartile mean over {len(summary.scores[best])} datasets"
     left_out = [name for name in main if name not in summary.scores[best]]
     left_out += [names[label] for label in names if label not in means]
     notes = [f"Left out for lack of results: {listed(left_out)}."] if left_out else []
-    compared = _describe_differences(record, summary.improvements, 0.5)
+    compared = _describe_differences(record, differences, " in mean score")
     return Section(ALL, f"{finding}: {means[best]}. {compared}", _tables(record, tables), notes)
 
 
@@ -92,22 +106,22 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     tables: dict[str, Columns] = defaultdict(lambda: defaultdict(dict))
     scores = tables["score" if dataset.held_out is None or dataset.targets else dataset.held_out.dataset]
     scores[main.title] = cells
-    if any(difference.p_value is not None for difference in differences.values()):
+    if tested(differences):
         scores[f"difference from {record.variants[0].name}"] = _verdicts(differences, f"+{main.digits}")
     scores |= {measure.title: _cells(measure) for measure in tabulated}
     for label, errors in target_errors(record, dataset).items():
-        scores["target-return error, %"][label] = format_seeds(errors)
+        scores["target-return error, %"][label] = format_seeds(errors, main.failed[label])
     for label, results in main.results.items():
         per_episode = [dataset.data.normalised(np.array(result.returns)) for result in results]
         if deviations := deviation_over_seeds(per_episode):
             scores["sd over seeds (of the agents)"][label] = "{:.1f} ({:.1f})".format(*deviations)
         for task, values in enumerate(zip(*(result.task_scores for result in results), strict=True), 1):
-            tables[f"score by task, {main.title}"][f"task {task}"][label] = format_seeds(values)
+            tables[f"score by task, {main.title}"][f"task {task}"][label] = format_seeds(values, main.failed[label])
     for measure in tabulated:
         for label, results in measure.results.items():
             for name in results[0].metrics:
-                metric = format_seeds([result.metrics[name].mean for result in results], ".4g")
-                tables[name][measure.title][label] = metric
+                metric = [result.metrics[name].mean for result in results]
+                tables[name][measure.title][label] = format_seeds(metric, main.failed[label], ".4g")
         for label, mean in measure.over_episodes.items():
             scores["interval over episodes"][label] = _interval(mean, measure.digits).partition(" ")[2]
         notes += measure.notes
@@ -128,19 +142,28 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
 
 
 def verdict(difference: Estimate, equal: float = 0.0) -> str:
-    """Whether a variant differs significantly from the reference; `equal` is the difference of equal ones."""
+    """Whether a variant differs significantly from the reference, and whether it is equivalent to it; `equal` is the
+    difference of equal ones."""
     if difference.p_value is None:
         return "not tested"
     higher = "higher" if difference.value > equal else "lower"
-    return f"significantly {higher}" if difference.p_value < 1 - LEVEL else "no significant difference"
+    verdicts = [f"significantly {higher}"] if difference.p_value < 1 - LEVEL else []
+    if difference.equivalence is not None and difference.equivalence < 1 - LEVEL:
+        verdicts.append(f"equivalent within {difference.margin:g}")
+    return " but ".join(verdicts) or "no significant difference"
 
 
-def _describe_differences(record: Record, differences: Mapping[str, Estimate], equal: float = 0.0) -> str:
+def tested(differences: Mapping[str, Estimate]) -> bool:
+    """Whether any of the differences was tested."""
+    return any(difference.p_value is not None for difference in differences.values())
+
+
+def _describe_differences(record: Record, differences: Mapping[str, Estimate], by: str = "") -> str:
     names: dict[str, list[str]] = defaultdict(list)
     for label, difference in differences.items():
-        names[verdict(difference, equal)].append(record.names[label])
+        names[verdict(difference)].append(record.names[label])
     text = "; ".join(f"{kind}: {listed(variants)}" for kind, variants in names.items())
-    return f"Compared with {record.variants[0].name}, {text}." if text else ""
+    return f"Compared with {record.variants[0].name}{by}, {text}." if text else ""
 
 
 def _verdicts(differences: Mapping[str, Estimate], digits: str, equal: float = 0.0) -> dict[str, str]:
@@ -187,9 +210,9 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
     return [*notes, *data.notes]
 
 
-def format_seeds(values: Scores, digits: str = ".1f") -> str:
-    """A mean with its interval, or with the value of every seed if it has none."""
-    return format_estimate(summarise_seeds(values), values, digits)
+def format_seeds(values: Scores, failed: int, digits: str = ".1f") -> str:
+    """A mean with its interval, or with the value of every seed if it has none, as where runs failed."""
+    return format_estimate(summarise_seeds(values, complete=not failed), values, digits)
 
 
 def format_estimate(summary: Estimate, values: Scores, digits: str, failed: int = 0) -> str:

@@ -32,8 +32,9 @@ class Estimate:
     """A mean over seeds, an aggregate over datasets, or a difference of two variants.
 
     `spread` says what `low` and `high` delimit: a 95% interval, which is not adjusted for other comparisons, or the
-    range of the scores if they are too few for an interval; None if there is neither. `p_value` is for the hypothesis
-    that the variants are equal; None if it is not tested.
+    range of the scores if they are too few for an interval; None if there is neither. `error` is the standard error,
+    with `degrees` of freedom; None with too few seeds. `p_value` is for the hypothesis that the variants are equal, and
+    `equivalence` for the one that they differ by `margin` or more; None if it is not tested.
     """
 
     value: float
@@ -41,6 +42,10 @@ class Estimate:
     high: float | None = None
     spread: Literal["range", "95% interval"] | None = None
     p_value: float | None = None
+    error: float | None = None
+    degrees: float = math.inf
+    equivalence: float | None = None
+    margin: float | None = None
 
 
 def summarise_seeds(scores: Scores, episodes: int | None = None, complete: bool = True) -> Estimate:
@@ -62,7 +67,14 @@ def summarise_seeds(scores: Scores, episodes: int | None = None, complete: bool 
 def t_test(value: float, error: float, degrees: float) -> Estimate:
     """A value with Student's t interval, and the test of whether it is 0, from its standard error."""
     half, p_value = _t_quantile(degrees) * error, 2 * special.stdtr(degrees, -abs(value) / error)
-    return Estimate(value, value - half, value + half, INTERVAL, float(p_value))
+    return Estimate(value, value - half, value + half, INTERVAL, float(p_value), error, degrees)
+
+
+def combine_variances(variances: Sequence[float] | np.ndarray, degrees: Sequence[float]) -> tuple[float, float]:
+    """Standard error of a sum of independent terms, and its degrees of freedom by Satterthwaite (1946), from the
+    variances of the terms and their degrees of freedom."""
+    total = float(np.sum(variances))
+    return math.sqrt(total), total**2 / float((np.square(variances) / degrees).sum()) if total else math.inf
 
 
 def success_episodes(per_episode: Sequence[Scores]) -> int | None:
@@ -114,19 +126,41 @@ def compare_seeds(scores: Scores, others: Scores, episodes: tuple[int | None, in
     pair = np.asarray(scores, np.float64), np.asarray(others, np.float64)
     difference = float(pair[0].mean() - pair[1].mean())
     variances = np.square([standard_error(values, count) for values, count in zip(pair, episodes, strict=True)])
-    if min(map(len, pair)) < FEWEST_FOR_INTERVAL or not variances.any():
+    if min(map(len, pair)) < FEWEST_FOR_INTERVAL:
         return Estimate(difference)
-    error = np.sqrt(variances.sum())
-    degrees = error**4 / (variances**2 / [len(values) - 1 for values in pair]).sum()
-    return t_test(difference, float(error), degrees)
+    error, degrees = combine_variances(variances, [len(values) - 1 for values in pair])
+    return t_test(difference, error, degrees) if error else Estimate(difference, error=0.0)
 
 
-def adjust_p_values(differences: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def average_differences(differences: Sequence[Estimate]) -> Estimate:
+    """The mean of the differences on several datasets (`compare_seeds`), with Student's t interval and test if all have
+    a standard error. The datasets are fixed and the seeds random, so that only the variances on each add up."""
+    value = float(np.mean([each.value for each in differences]))
+    variances = [each.error**2 for each in differences if each.error is not None]
+    if len(variances) < len(differences) or not any(variances):
+        return Estimate(value)
+    error, degrees = combine_variances(variances, [each.degrees for each in differences])
+    return t_test(value, error / len(differences), degrees)
+
+
+def adjust_p_values(differences: Mapping[str, Estimate], margin: float | None = None) -> dict[str, Estimate]:
     """Differences, by label, with p-values adjusted by Holm's method for the number of tests: if no variant differs
-    from the reference, the probability that one is called different is at most 5%."""
+    from the reference, the probability that one is called different is at most 5%.
+
+    With a margin, equivalence is tested too, by the larger p-value of two one-sided t tests (Schuirmann, 1987), with
+    the same adjustment: without it, that is below 5% where the 90% interval is within the margin.
+    """
     p_values = {label: each.p_value for label, each in differences.items() if each.p_value is not None}
-    p_values = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return {label: replace(each, p_value=p_values.get(label)) for label, each in differences.items()}
+    larger = {
+        label: float(special.stdtr(each.degrees, (abs(each.value) - margin) / each.error))
+        for label, each in differences.items()
+        if margin is not None and each.error
+    }
+    p_values, larger = (dict(zip(each, holm([*each.values()]), strict=True)) for each in (p_values, larger))
+    return {
+        label: replace(each, p_value=p_values.get(label), equivalence=larger.get(label), margin=margin)
+        for label, each in differences.items()
+    }
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -220,10 +254,7 @@ def error_over_episodes(means: np.ndarray, variants: Sequence[np.ndarray], steps
     without_each = (sums.sum() - sums) / np.maximum(lengths.sum() - lengths, 1)
     by_seed = [np.average(errors, axis=1, weights=steps) for errors in variants]
     samples = [values for values in ((len(steps) - 1) * without_each, *by_seed) if len(values) > 1]
-    variances = np.array([stats.sem(values) ** 2 for values in samples])
-    total = float(variances.sum())
-    squares = variances**2 / [len(values) - 1 for values in samples]
-    return math.sqrt(total), total**2 / float(squares.sum()) if total else 0.0
+    return combine_variances([stats.sem(values) ** 2 for values in samples], [len(values) - 1 for values in samples])
 
 
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:

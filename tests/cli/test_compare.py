@@ -59,8 +59,10 @@ variants:
 
 
 @pytest.mark.parametrize("path", sorted(COMPARISONS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_comparison_configs_can_be_planned(path: Path) -> None:
+def test_shipped_comparison_configs_can_be_planned(path: Path, file: File) -> None:
+    """Also from the configuration that a comparison writes."""
     plan = asked("--config", str(path))
+    assert asked("--config", file(yaml.safe_dump(plan.keys, sort_keys=False))) == plan
     assert len(plan.variants) > 1
     assert f"--config configs/comparisons/{path.name} " in path.read_text().splitlines()[0]
 
@@ -107,6 +109,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     assert cloning == replace(lru, condition=NoConditionConfig())
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
     assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
+    assert asked("--config", file(yaml.safe_dump(plan.keys, sort_keys=False))) == plan
     over = asked(*words, "--evaluation.inference", "recurrent")  # in the variants too
     assert {variant.config.evaluation.inference for variant in over.variants} == {"recurrent"}
 

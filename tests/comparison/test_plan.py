@@ -125,6 +125,7 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
         ({"evaluation.episodes": 0}, r"local/mine.*evaluation\.episodes.*--validation"),
         ({"plugins": ["not_imported_yet"]}, "--plugins not_imported_yet"),
         ({"seeds": 0}, "seeds"),
+        ({"margin": 0}, "margin"),
         *(({"variants": {label: {}}}, "variants") for label in ("../up", "-x", "a\n")),
         ({"variants": {"impossible": {"training": {"warmup_steps": 9}}}}, "impossible: training.warmup_steps 9"),
         ({"variants": {"impossible": {"observation": {"mask": "velocity"}}}}, "impossible .*local/mine.*velocit"),

@@ -16,6 +16,9 @@ from made_comparison import of_scores
 from small_comparison import Inline, pendulum_episodes, small
 
 import decision_rnn
+from decision_rnn.cli.compare import make_command_plan
+from decision_rnn.cli.parser import command_parser
+from decision_rnn.comparison.compare import make_plan
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
@@ -211,6 +214,43 @@ def test_runs_count_as_done_by_what_they_are_not_how_written(
     assert (run / "config.yaml").read_bytes() == config
 
 
+def test_margin_is_recorded_and_trains_nothing_again(
+    mine: Path, comparing: Compare, executor: Inline, tmp_path: Path
+) -> None:
+    first = comparing(variants=NARROW_AND_WIDE)
+    again = comparing(executor, variants=NARROW_AND_WIDE, margin=5)
+    assert executor.started == []
+    assert (first.margin, again.margin, again.trials) == (None, 5.0, first.trials)
+    assert read_comparison(tmp_path / "runs").margin == 5.0
+    assert "5 points" in str(again)
+    record = json.loads((tmp_path / "runs" / "comparison.json").read_text())
+    del record["margin"]  # as before there were margins
+    (tmp_path / "runs" / "comparison.json").write_text(json.dumps(record))
+    assert read_comparison(tmp_path / "runs") == replace(again, margin=None)
+
+
+def test_configuration_in_the_folder_makes_the_plan_again(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    """That of the comparison with more seeds; one of other runs leaves it alone."""
+    keys: dict[str, Any] = {"controls": "bc", "seed": 3, "training.learning_rate": 1e-5}
+    comparing(**keys)
+    more = {**keys, "seeds": 2, "margin": 4}
+    comparing(**more)
+    with pytest.raises(InputError, match="local-mine/bc-seed3"):
+        comparing(seeds=[3], **{"training.learning_rate": 1e-5})
+    words = ["--config", str(tmp_path / "runs" / "config.yaml"), "--output", str(tmp_path / "runs")]
+    plan = make_command_plan(command_parser("compare").read(words))
+    assert plan == make_plan(small(tmp_path / "runs", **more), "test")
+    assert (plan.seeds, plan.margin, len(plan.variants)) == ((3, 4), 4.0, 2)
+
+
+def test_folder_of_a_run_is_not_a_comparisons(mine: Path, comparing: Compare, run: Path) -> None:
+    comparing()
+    before = (run / "config.yaml").read_text()
+    with pytest.raises(InputError, match=str(run)):
+        comparing(output=str(run))
+    assert (run / "config.yaml").read_text() == before
+
+
 def test_named_seeds_of_two_machines_are_joined(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     """The folder with all runs is the comparison of all seeds."""
     named = [comparing(seeds=[seed], output=tmp_path / f"machine{seed}") for seed in (5, 3)]
@@ -282,7 +322,7 @@ def test_folder_has_a_record_tables_and_a_picture(mine: Path, comparing: Compare
     comparison = comparing(controls="bc", seeds=2, **{"evaluation.episodes": 2})
     folder = tmp_path / "runs"
     assert {path.name for path in folder.iterdir() if path.is_file() and path.name[0] != "."} == {
-        *("comparison.json", "comparison.md", "scores.svg"),
+        *("comparison.json", "comparison.md", "scores.svg", "config.yaml"),
     }
     record = json.loads((folder / "comparison.json").read_text())
     assert record.keys() == {field.name for field in fields(comparison)}

@@ -1,16 +1,20 @@
 """Tables and findings: means, intervals, significance, failed runs, and aggregates over datasets."""
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_comparison import TARGETS, achieved, make_dataset, make_trial, of_scores, of_trials
 from scipy import stats
 
-from decision_rnn.comparison.results import Comparison
+from decision_rnn.comparison.record import Trial
+from decision_rnn.comparison.results import Comparison, write_comparison, write_page
 from decision_rnn.comparison.summary import overall, target_errors
 from decision_rnn.comparison.tables import Section, Table, sections
+from decision_rnn.evaluation.results import MetricResult
 from decision_rnn.evaluation.statistics import aggregate_scores, compare_over_datasets, holm
 
 FIVE = [50.0, 51.0, 52.0, 53.0, 60.0]
@@ -104,6 +108,48 @@ def test_failed_runs_mark_the_mean_and_take_its_interval_and_test() -> None:
     assert section_of(best).finding.startswith("minGRU")
 
 
+def test_equivalence_stands_beside_significance() -> None:
+    means = {"mingru": 80.0, "lru": 75.0, "gru": 79.5, "bc": 39.0}
+    scores = {label: mean + np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) for label, mean in means.items()}
+    made = of_scores(scores)
+    comparison = replace(made, margin=8.0)
+    cells = column(comparison, "difference from minGRU")
+    assert cells["LRU"].endswith("], significantly lower but equivalent within 8")
+    assert cells["GRU"].endswith("], equivalent within 8")
+    assert cells["BC"].endswith("], significantly lower")
+    assert "equivalent within 8: GRU" in section_of(comparison).finding
+    rows = rows_of(comparison)
+    rows |= {row["variant"]: row for row in comparison.table() if row["variant"] == "bc"}
+    assert {label: row["equivalent"] for label, row in rows.items()} == {
+        "mingru": None,
+        "lru": True,
+        "gru": True,
+        "bc": False,
+    }
+    assert "equivalent" not in str(made)
+    few = replace(of_scores({label: values[:4] for label, values in scores.items()}), margin=8.0)
+    assert {row["equivalent"] for row in few.table()} == {None}
+
+
+def test_comparison_below_five_seeds_is_preliminary(tmp_path: Path) -> None:
+    def heading(comparison: Comparison) -> str:
+        """The Markdown above the first section, which the page has too."""
+        write_comparison(tmp_path, comparison)
+        above = str(comparison).partition("## ")[0].strip()
+        page = write_page(tmp_path).read_text()
+        assert re.findall("Preliminary: [a-z0-9 ]+", page.partition("<section>")[0]) == [above.strip("*")] * bool(above)
+        return above
+
+    assert heading(of_scores({"a": FIVE, "b": FIVE})) == ""
+    assert heading(of_scores({"a": FIVE[:1], "b": LOW[:1]})) == "**Preliminary: 1 seed**"
+    assert heading(of_scores({"a": FIVE[:3], "b": LOW[:3]}, DATASETS)) == "**Preliminary: 3 seeds**"
+    assert heading(of_scores({"a": FIVE, "b": FIVE}, failed=[("b", 0)])) == "**Preliminary: 4 to 5 seeds**"
+    assert heading(of_scores({"a": [*FIVE, 1.0], "b": [*LOW, 1.0]}, failed=[("b", 0)])) == ""
+    missing = of_scores({"a": FIVE, "b": LOW}, DATASETS)
+    trials = tuple(run for run in missing.trials if (run.variant, run.dataset) != ("b", "local/y"))
+    assert heading(replace(missing, trials=trials)) == "**Preliminary: 0 to 5 seeds**"
+
+
 def test_behaviour_cloning_has_its_score_where_variants_are_compared() -> None:
     comparison = of_scores({"mingru": FIVE, "bc": LOW})
     assert column(comparison, MAIN)["BC"] == column(comparison, "target 3000, best in the data")["BC"]
@@ -125,6 +171,23 @@ def test_target_return_error_is_that_of_every_seed() -> None:
     comparison = of_trials(trials)
     assert target_errors(comparison, make_dataset())["mingru"] == pytest.approx([100 * (0 + 400) / 2 / 3000, 0])
     assert column(comparison, "target-return error, %")["minGRU"] == "3.3 (6.7, 0.0)"
+
+
+def test_failed_runs_take_the_interval_of_every_column() -> None:
+    """Of tasks, metrics and the target-return error, as of the score."""
+    scores = [70.0, 71.0, 72.0, 73.0, 80.0, 75.0]
+    made, trials = of_scores({"mingru": scores, "lru": scores}, failed=[("lru", 0)]), list[Trial]()
+    for run in made.trials:
+        score = run.targets[0].score_mean
+        metrics = {"success": MetricResult(mean=score, sd=1.0, values=(score - 1, score + 1))}
+        targets = tuple(replace(each, task_scores=(score, score), metrics=metrics) for each in run.targets)
+        trials.append(replace(run, targets=targets))
+    made = replace(made, trials=tuple(trials))
+    heads = {"score": "target-return error, %", "success": MAIN, "score by task": "task 1"}
+    for cells in (column(made, head, title) for title, head in heads.items()):
+        assert ("[" in cells["minGRU"], "[" in cells["LRU"], cells["LRU"].count(",")) == (True, False, 4)
+    rows = rows_of(made)
+    assert (rows["lru"]["success_low"], rows["lru"]["success_high"]) == (71.0, 80.0)
 
 
 def test_tasks_and_deviations_are_those_of_the_main_target() -> None:
@@ -227,6 +290,34 @@ def test_failed_run_takes_the_variants_aggregate_interval() -> None:
     summary = overall(of_scores(scores, DATASETS, failed=[("a", 3)]))
     assert summary is not None
     assert {each.p_value for each in summary.improvements.values()} == {None}
+
+
+def test_differences_over_datasets_are_tested_with_holms_adjustment() -> None:
+    """Against the contrast of all means, with the variances of all of them and Satterthwaite's degrees of freedom."""
+    comparison = replace(random_scores(seeds=6), margin=9.0)
+    p_values, larger, cells = [], [], column(comparison, "mean difference from a", "over datasets")
+    for label in ("b", "bc"):
+        scores, others = ([*by_dataset(comparison, each).values()] for each in (label, "a"))
+        variances = np.var([*scores, *others], axis=1, ddof=1) / 6
+        value, error = np.mean(scores) - np.mean(others), np.sqrt(variances.sum()) / 3
+        t = stats.t(5 * variances.sum() ** 2 / (variances**2).sum())
+        low, high = value + error * t.ppf(0.025), value + error * t.ppf(0.975)
+        assert cells["BC" if label == "bc" else label].startswith(f"{value:+.1f} [{low:+.1f}, {high:+.1f}], ")
+        p_values.append(2 * t.sf(abs(value) / error))
+        larger.append(max(t.sf((value + 9) / error), t.cdf((value - 9) / error)))
+    summary = overall(comparison)
+    assert summary is not None
+    assert [each.p_value for each in summary.differences.values()] == pytest.approx(holm(p_values))
+    assert [each.equivalence for each in summary.differences.values()] == pytest.approx(holm(larger))
+    assert {each.equivalence for each in summary.improvements.values()} == {None}
+    assert cells["b"].endswith("equivalent within 9")
+    assert "equivalent within 9: b" in section_of(comparison).finding.replace("significantly lower but ", "")
+    assert "significantly lower: BC" in section_of(comparison).finding
+    failed = of_scores({label: np.arange(30.0).reshape(3, 10) for label in "abc"}, DATASETS, failed=[("b", 3)])
+    summary = overall(failed)
+    assert summary is not None
+    assert [label for label, each in summary.differences.items() if each.p_value is not None] == ["c"]
+    assert [head for head in table_of(random_scores(seeds=4), "over").head if "difference" in head] == []
 
 
 def test_success_rates_have_the_noise_of_their_episodes() -> None:

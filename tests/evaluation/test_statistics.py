@@ -15,8 +15,10 @@ from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.evaluation.statistics import (
     FEWEST_DATASETS,
     FEWEST_RUNS,
+    Estimate,
     adjust_p_values,
     aggregate_scores,
+    average_differences,
     bootstrap_means,
     compare_over_datasets,
     compare_seeds,
@@ -121,6 +123,72 @@ def test_p_values_are_adjusted_by_holms_method() -> None:
     assert {label: compared[label].p_value for label in "bcd"} == pytest.approx(expected)
     assert {label: compared[label].low for label in "bcd"} == {label: alone[label].low for label in "bcd"}
     assert (compared["few"].value, compared["few"].p_value) == (pytest.approx(75 - scores["a"].mean()), None)
+
+
+def test_equivalence_is_that_of_two_one_sided_t_tests() -> None:
+    """Against scipy's one-sided Welch tests of shifted scores; unadjusted, the 90% interval is within the margin."""
+    generator, decided = np.random.default_rng(0), set()
+    for _ in range(30):
+        a = generator.normal(80, 3, 6)
+        variants = {label: generator.normal(mean, 2, 5) for label, mean in zip("bcd", (80, 82, 86), strict=True)}
+        larger = []
+        for scores in variants.values():
+            above = stats.ttest_ind(scores + 5, a, equal_var=False, alternative="greater").pvalue
+            below = stats.ttest_ind(scores - 5, a, equal_var=False, alternative="less").pvalue
+            larger.append(max(above, below))
+            alone = adjust_p_values({"b": compare_seeds(scores, a)}, 5.0)["b"]
+            assert alone.equivalence == pytest.approx(larger[-1])
+            interval = stats.ttest_ind(scores, a, equal_var=False).confidence_interval(0.9)
+            assert (alone.equivalence < 0.05) == (interval.low > -5 and interval.high < 5)
+            decided.add((alone.equivalence < 0.05, alone.p_value < 0.05))
+        differences = {label: compare_seeds(scores, a) for label, scores in variants.items()}
+        order, expected, least = np.argsort(larger), np.zeros(3), 0.0
+        for rank, number in enumerate(order):  # Holm's adjustment, in a loop
+            least = expected[number] = max(least, min(1.0, (3 - rank) * larger[number]))
+        compared = adjust_p_values(differences, 5.0)
+        assert [each.equivalence for each in compared.values()] == pytest.approx(list(expected))
+        assert [each.p_value for each in compared.values()] == [
+            each.p_value for each in adjust_p_values(differences).values()
+        ]
+    assert decided == set(itertools.product((True, False), repeat=2))
+
+
+def over_datasets(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Mean differences of scores (draws, datasets, seeds), standard errors and Satterthwaite's degrees of freedom, from
+    the variances of all means of x and y on all datasets at once."""
+    variances = np.concatenate([each.var(axis=2, ddof=1) / each.shape[2] for each in (x, y)], axis=1)
+    degrees = np.repeat([x.shape[2] - 1, y.shape[2] - 1], x.shape[1])
+    error = np.sqrt(variances.sum(axis=1)) / x.shape[1]
+    value = (x.mean(axis=2) - y.mean(axis=2)).mean(axis=1)
+    return value, error, variances.sum(axis=1) ** 2 / (variances**2 / degrees).sum(axis=1)
+
+
+def test_mean_difference_has_the_variances_of_all_datasets() -> None:
+    generator = np.random.default_rng(0)
+    x, y = (interval_coverage.suite("skewed", 9, seeds, 20, generator) for seeds in (5, 7))
+    for scores, others, value, error, degrees in zip(x, y, *over_datasets(x, y), strict=True):
+        pairs = list(zip(scores, others, strict=True))
+        ours = average_differences([compare_seeds(*pair) for pair in pairs])
+        assert (ours.value, ours.error, ours.degrees) == pytest.approx((value, error, degrees))
+        assert (ours.low, ours.high) == pytest.approx(stats.t.interval(0.95, degrees, value, error))
+        assert ours.p_value == pytest.approx(2 * stats.t.sf(abs(value) / error, degrees))
+    pairs.append((np.full(5, 70.0), np.full(5, 60.0)))  # does not vary, and adds to the mean alone
+    more = average_differences([compare_seeds(*pair) for pair in pairs])
+    assert (more.value, more.error) == pytest.approx(((9 * ours.value + 10) / 10, 9 * ours.error / 10))
+    few = average_differences([compare_seeds(*pair) for pair in [*pairs, (scores[0][:4], others[0])]])
+    assert (few.low, few.p_value) == (None, None)
+    assert average_differences([compare_seeds(*pairs[-1])] * 2) == Estimate(10.0)
+
+
+@pytest.mark.parametrize("shapes", [("normal", "normal"), ("skewed", "skewed"), ("skewed", "normal")])
+def test_mean_difference_covers_95_percent_of_nine_datasets(shapes: tuple[str, str]) -> None:
+    """In 20,000 draws of five seeds; a difference of the margin's size is seldom called equivalent."""
+    generator = np.random.default_rng(0)
+    value, error, degrees = over_datasets(*(interval_coverage.suite(each, 9, 5, 20_000, generator) for each in shapes))
+    coverage = (np.abs(value) <= stats.t.ppf(0.975, degrees) * error).mean()
+    equivalent = (stats.t.cdf((np.abs(value + 5) - 5) / error, degrees) < 0.05).mean()
+    assert 0.945 < coverage < 0.975
+    assert equivalent < 0.055
 
 
 def test_interquartile_mean_drops_a_quarter_at_either_end() -> None:
