@@ -153,6 +153,26 @@ def aggregates(trials: int, generator: np.random.Generator) -> Iterator[Row]:
                    "given": "yes" if reported else "no", **covered(*np.array(ends).T, true)}  # fmt: skip
 
 
+def over_datasets(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Mean differences of scores (draws, datasets, seeds), standard errors and Satterthwaite's degrees of freedom, from
+    the variances of all means of x and y on all datasets at once."""
+    variances = np.concatenate([each.var(axis=2, ddof=1) / each.shape[2] for each in (x, y)], axis=1)
+    degrees = np.repeat([x.shape[2] - 1, y.shape[2] - 1], x.shape[1])
+    error = np.sqrt(variances.sum(axis=1)) / x.shape[1]
+    value = (x.mean(axis=2) - y.mean(axis=2)).mean(axis=1)
+    return value, error, variances.sum(axis=1) ** 2 / (variances**2 / degrees).sum(axis=1)
+
+
+def mean_differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
+    """Intervals of the mean difference over datasets, for two variants with equal means on each."""
+    pairs = (*((shape, shape) for shape in SHAPES), ("skewed", "normal"))
+    for shapes, datasets, n in itertools.product(pairs, (3, 9), (5, 10, 20)):
+        value, error, degrees = over_datasets(*(suite(shape, datasets, n, trials, generator) for shape in shapes))
+        half = stats.t.ppf(TAILS[1], degrees) * error
+        row = {"shapes": " and ".join(shapes), "datasets": datasets, "seeds": n, "interval": "Student's t"}
+        yield row | covered(value - half, value + half, 0.0)
+
+
 def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
     """Intervals of the probability of improvement, for normal scores whose means are on average `effect` sd apart."""
     for datasets, effect, n in itertools.product((1, 3, 9), (0.0, 0.6, 1.5, 3.0), (5, 10, 20)):
@@ -222,9 +242,9 @@ def report(tables: dict[str, list[Row]], trials: int) -> str:
     return f"""# How often the intervals cover
 
 The nominal coverage of every interval is {LEVEL:.0%}. A cell gives the share of draws of scores in which the
-interval covers, and in brackets its median length. For one dataset there are {trials:,} draws of each kind, so the
-shares are accurate to half a point; for everything else there are {trials // 10:,}, accurate to a point and a half, and
-for equal variants {trials // 20:,}. Bootstraps resample {RESAMPLES:,} times.
+interval covers, and in brackets its median length. For one dataset and for mean differences there are {trials:,} draws
+of each kind, so the shares are accurate to half a point; for everything else there are {trials // 10:,}, accurate to a
+point and a half, and for equal variants {trials // 20:,}. Bootstraps resample {RESAMPLES:,} times.
 
 Findings:
 
@@ -260,6 +280,12 @@ named t where it is `given`: from {FEWEST_DATASETS} datasets and {FEWEST_RUNS} r
 
 {pivot(tables["interquartile mean"], ("shape", "datasets", "seeds", "given"))}
 
+## The mean difference over datasets
+
+`average_differences` of two variants with equal means on every dataset, whose scores have these shapes.
+
+{pivot(tables["mean differences"], ("shapes", "datasets", "seeds"))}
+
 ## The probability of improvement
 
 Normal scores of equal variance. `compare_over_datasets` gives Newcombe's interval.
@@ -277,6 +303,7 @@ def main() -> None:
         "one dataset": (one_dataset, trials),
         "differences": (differences, few),
         "interquartile mean": (aggregates, few),
+        "mean differences": (mean_differences, trials),
         "probability of improvement": (improvements, few),
     }
     tables = {name: list(make(count, np.random.default_rng(SEED))) for name, (make, count) in makers.items()}
