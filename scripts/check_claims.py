@@ -10,7 +10,8 @@ list, after the next empty line:
 Items are separated by semicolons. `FILE#ROW` is the row or section of a file with that label, `FILE` all of it.
 `settings:` lists text that is no result. `A = B / C` (or -) is computed from two numbers of the sources. Every other
 number outside code, links and URLs must be in the sources, rounded to the decimals that are written. A row of a table
-must have its numbers in one row of a source with the same label, unless it has a comment of its own.
+must have its numbers in one row of a source with the same label and in the same order, unless it has a comment of its
+own.
 
 Pages of evidence need a source for every number, other pages where they link to results/. The README.md beside a
 comparison.json must have the tables that are rendered from it.
@@ -143,6 +144,17 @@ def holds(rows: Iterable[Row], written: str) -> bool:
     return any(abs(value - (each if written[0] in "+-" else abs(each))) <= margin for each in numbers)
 
 
+def lacking(rows: list[Row], written: list[str], ordered: bool) -> list[str]:
+    """The numbers that rows do not have; if ordered, a single row must have them in the order in which they stand."""
+    if not ordered or len(rows) > 1:
+        return [each for each in written if not holds(rows, each)]
+    wrong, numbers = list[str](), rows[0].numbers
+    for each in written:
+        rest = next((end for end in range(1, len(numbers) + 1) if holds([Row((), numbers[:end])], each)), 0)
+        numbers, wrong = numbers[rest:], wrong if rest else [*wrong, each]
+    return wrong
+
+
 def blocks_of(text: str) -> Iterator[Block]:
     """The parts of a page outside fenced code."""
     text = re.sub(r"^```.*?^```", lambda match: "\n" * match[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
@@ -176,18 +188,19 @@ def faults_of(block: Block, root: Path, required: bool) -> Iterator[str]:
             rows += (new := [*chain(*labelled(source, label))] if label else source)
             if not new:
                 yield f"there is no {item}"
-    written = set(numbers_in(" | ".join(cells(text)[1:]) if block.label else text))
+    written = numbers_in(" | ".join(cells(text)[1:]) if block.label else text)
     for match in derived:
         result, left, sign, right = match.groups()
         value = number(left) / number(right) if sign == "/" else number(left) - number(right)
         if holds(rows, left) and holds(rows, right) and holds([Row((), (value,))], result):
-            written.discard(result)
+            written = [each for each in written if each != result]
     groups = labelled(rows, block.label) if block.label else [rows]
-    wrong = min(([each for each in written if not holds(group, each)] for group in groups), key=len, default=written)
+    groups = [group for group in groups if len(group) == 1] or groups  # rows rather than sections of that label
+    wrong = min((lacking(group, written, bool(block.label)) for group in groups), key=len, default=written)
     if wrong and (required or block.comment):
         values = sorted({each for row in chain(*groups) for each in row.numbers})
         holding = f"the source has {', '.join(f'{each:g}' for each in values[:20])}" if values else "no source"
-        yield f"{', '.join(sorted(wrong))}: {holding}{f' in rows {block.label}' if block.label else ''}"
+        yield f"{', '.join(wrong)}: {holding}{f' in rows {block.label}' if block.label else ''}"
     elif written and rows and not block.label and len({each for row in rows for each in row.numbers}) > MOST:
         yield f"more than {MOST} numbers in {block.comment.strip()}: name the rows, FILE#ROW"
 

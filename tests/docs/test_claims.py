@@ -80,6 +80,11 @@ def test_numbers_of_the_source_pass(check: Check, text: str) -> None:
         ("MLP 239 <!-- results/speed.json -->", 1, "239"),
         ("- LRU 50 <!-- results/maze.csv -->\n- minGRU 77.3", 2, "77.3"),
         ("| | MLP |\n| --- | --- |\n| walker2d-medium | 78.5 |\n\n<!-- results/a.md -->", 3, "78.5"),
+        (
+            "| | MLP | minGRU |\n| --- | --- | --- |\n| hopper-medium | 78.5 | 77.3 |\n\n<!-- results/a.md -->",
+            3,
+            "77.3",
+        ),
         ("| | MLP |\n| --- | --- |\n| ant-medium | 78.5 |\n\n<!-- results/a.md -->", 3, "78.5"),
         ("| | fp32 |\n| --- | --- |\n| MLP | 58.97 |\n\n<!-- results/speed.json -->", 3, "58.97"),
     ],
