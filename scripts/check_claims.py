@@ -132,7 +132,8 @@ def labelled(rows: Iterable[Row], label: str) -> list[list[Row]]:
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
         for end in range(1, len(row.path) + 1):
-            if any(name(" ".join(row.path[start:end])) == name(label) for start in range(end)):
+            labels = (name(" ".join(row.path[start:end])) for start in range(end))
+            if name(row.path[end - 1]) and name(label) in labels:
                 groups[row.path[:end]].append(row)
     return list(groups.values())
 
