@@ -52,9 +52,8 @@ class TrainingConfig:
         context: Environment steps per segment.
         tbptt_segments: Number of consecutive segments that a row of the batch reads, on average, before it restarts at
             a random place. The state is carried from one segment to the next, the gradient is not (truncated
-            backpropagation through time). 1: every segment starts from the initial state. Default: 1 for behaviour
-            cloning (condition `none`), otherwise 50 where the state outlasts a segment (`backbone.init_half_life` is
-            `context` or more; aaren's never fades), else 1.
+            backpropagation through time). 1: every segment starts from the initial state. Default: 50 where the state
+            outlasts a segment (`backbone.init_half_life` is `context` or more; aaren's never fades), 1 otherwise.
         segment_start: Where segments begin: `anywhere` in the data, or with an `episode`.
         goal_relabeling: Which goals the agent is given in observations that have a `desired_goal`: `none` for those of
             the data, or `hindsight` for what the episode went on to reach (`achieved_goal`).
@@ -247,10 +246,8 @@ class RunConfig:
 
     @property
     def tbptt_segments(self) -> int:
-        """Consecutive segments of a row of the batch: if none are set, 50 where episodes have a target and the state
-        outlasts a segment, else 1."""
-        carried = self.takes_target and memory_exceeds(self.backbone, self.training.context)
-        return self.training.tbptt_segments or (50 if carried else 1)
+        """Consecutive segments of a row of the batch: if none are set, 50 where the state outlasts one, else 1."""
+        return self.training.tbptt_segments or (50 if memory_exceeds(self.backbone, self.training.context) else 1)
 
     @property
     def goal_discount(self) -> float:

@@ -115,8 +115,6 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
         ("--backbone mlp", 1),
         ("--backbone lru --backbone.init_half_life 100 --training.tbptt_segments 1", 1),
         ("--backbone lru --backbone.init_half_life 1 --training.tbptt_segments 7", 7),
-        ("--condition none", 1),
-        ("--condition none --training.tbptt_segments 50", 50),
     ],
 )
 def test_state_is_carried_by_default_if_it_outlasts_a_segment(words: str, segments: int) -> None:

@@ -122,7 +122,7 @@ def remarks(
             f"only the best {config.top_fraction:g} of the episodes were trained on: lower returns, though within the "
             "data's range, were never seen"
         )
-    long = config.takes_target and memory_exceeds(config.backbone, config.training.context)
+    long = memory_exceeds(config.backbone, config.training.context)
     if long and config.tbptt_segments == 1 and settings.inference == "recurrent":
         yield (
             f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
