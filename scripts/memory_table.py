@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from results_folder import RESULTS, provenance, table, write_report
+from results_folder import RESULTS, provenance, source, table, write_report
 
 from decision_rnn import Run, read_comparison
 
@@ -79,7 +79,7 @@ def markdown(summary: pd.DataFrame) -> str:
         ]
         learnt = means[LONGEST_TRAINED] >= LEARNT
         rows.append([name if learnt else f"{name}*", *cells])
-    return table(["backbone", *(f"{length:,}" for length in LENGTHS)], rows)
+    return f"{table(['backbone', *(f'{length:,}' for length in LENGTHS)], rows)}\n\n{source(CSV)}"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 import torch
 import torch.nn.functional as F
-from results_folder import RESULTS, provenance, table, write_report
+from results_folder import RESULTS, provenance, source, table, write_report
 from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
@@ -123,6 +123,7 @@ def main() -> None:
         f"gradient is not. One layer of width {WIDTH}, {ROWS} rows; mean over seeds and their range. The half-life, in "
         "steps, is the longest at the start of training.",
         table(["backbone", "half-life", *(f"{delay} steps" for delay in DELAYS)], lines),
+        source(FOLDER / "recall.csv"),
     ]
     write_report(FOLDER / "README.md", "\n\n".join(text), sentence)
 

@@ -42,6 +42,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
+def source(file: Path) -> str:
+    """The comment after a table that names the file which has its numbers, for `check_claims.py`."""
+    return f"<!-- {file.relative_to(RESULTS.parent)} -->"
+
+
 def write_report(path: Path, text: str, sentence: str) -> None:
     """Write a Markdown report that ends with how it was made, the sentence of `provenance`."""
     path.parent.mkdir(parents=True, exist_ok=True)
