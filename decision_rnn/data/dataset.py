@@ -243,7 +243,8 @@ def split_dataset(
             least one is held out, and at least one is not.
         seed: The seed of the choice: with the same one, the same episodes of a dataset are held out.
         overwrite: If the new datasets exist, replace them.
-        path, partial: As for `open_dataset`.
+        path: As for `open_dataset`.
+        partial: As for `open_dataset`.
 
     Returns:
         The dataset to train on and the held-out one.

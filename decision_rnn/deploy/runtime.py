@@ -45,10 +45,10 @@ class Policy(ActingLoop[State]):
     Args:
         data: The bytes of a file that `decision-rnn export` wrote; `Policy.load` reads them.
         source: Where they come from, for messages.
-        env: The environment to act in, for its number of environments and how they are reset.
-        num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
-        warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
-            training data, once of each; no warnings if left out.
+        options: `env`, the environment to act in, for its number of environments and how they are reset; without it
+            `num_envs`, their number, which otherwise the first call determines; and `warn_outside`, to warn of entries
+            of observations that are more standard deviations than this from their mean in the training data, once of
+            each.
 
     Attributes:
         metadata: Its environment, spaces, layout of the state, training, scores and versions.

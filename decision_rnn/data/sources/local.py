@@ -145,9 +145,9 @@ def write_store(
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
         overwrite: If the dataset exists, replace it once all episodes are written; until then, or if that fails, it
             stays.
-        observation_space, action_space: The spaces, if they are not those of the registered environment, such as
-            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values that are no vectors are stored as rows of
-            numbers, as `gymnasium.spaces.flatten` makes them, without text.
+        observation_space: The space, if it is not that of the registered environment. Values that are no vectors are
+            stored as rows of numbers, as `gymnasium.spaces.flatten` makes them, without text.
+        action_space: As `observation_space`, such as `gymnasium.spaces.Discrete(4)` for actions from 0 to 3.
         missing: What is done with an episode in which a number is NaN or infinite: `error`, `drop_episode`, or
             `end_episode`, which ends it before that step, neither terminated nor truncated.
         columns: The names of the entries of `observations` and `actions`, if they have any, as in a log.
