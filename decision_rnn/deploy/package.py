@@ -17,6 +17,7 @@ import jinja2
 
 from decision_rnn.deploy.browser import Subject, write_page
 from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.evaluation.held_out import HeldOutScore, held_out_of, write_held_out
 from decision_rnn.evaluation.results import Result, describe_acting, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
@@ -59,8 +60,9 @@ def package(
     check_destination(folder)
     run_folder = run_of(checkpoint)
     results = [] if run_folder is None else [*results_of(run_folder, trained.config, trained.provenance, trained.step)]
+    held_out = None if run_folder is None else held_out_of(run_folder, trained.step)
     with new_directory(folder) as new:
-        missing = write_package(new, trained, results, name or folder.name, browser=browser)
+        missing = write_package(new, trained, results, name or folder.name, held_out=held_out, browser=browser)
     return folder, missing
 
 
@@ -69,6 +71,7 @@ def write_package(
     trained: TrainedAgent,
     results: Sequence[Result],
     name: str,
+    held_out: HeldOutScore | None = None,
     shipped: bool = False,
     browser: bool = False,
 ) -> list[str]:
@@ -81,6 +84,9 @@ def write_package(
     write_agent(folder, trained, half=shipped)
     for result in results:
         write_result(folder, replace(result, config=replace(result.config, path=None)))
+    if held_out is not None:
+        held_out = replace(held_out, dataset=Path(held_out.dataset).name)
+        write_held_out(folder, held_out)
     target, seed = default_return(trained.config, trained.provenance), trained.config.evaluation.seed
     writers: dict[str, Callable[[Path], object]] = {
         ONNX: lambda path: export_onnx(trained, path, results=results),
@@ -91,19 +97,22 @@ def write_package(
         del writers[ONNX]
     if not browser:
         del writers[BROWSER]
-    missing = [] if results else ["scores are left out: evaluate the run first"]
+    missing = [] if results or held_out else ["scores are left out: evaluate the run first"]
     for file, write in writers.items():
         try:
             write(folder / file)
         except Exception as error:  # such as of a broken package; the other files do not need it
             missing.append(f"{file} is left out: {one_line(error, 1000)}")
     most_episodes = max(results, key=lambda result: result.protocol.episodes, default=None)
-    (folder / CARD).write_text(write_card(folder, trained, most_episodes, name))
+    (folder / CARD).write_text(write_card(folder, trained, most_episodes, name, held_out))
     return missing
 
 
-def write_card(folder: Path, trained: TrainedAgent, result: Result | None, name: str) -> str:
-    """The model card of an agent, with the evaluation `result` and the files that are in the folder."""
+def write_card(
+    folder: Path, trained: TrainedAgent, result: Result | None, name: str, held_out: HeldOutScore | None = None
+) -> str:
+    """The model card of an agent, with the evaluation `result`, the score on held-out episodes and the files that are
+    in the folder."""
     loader = jinja2.PackageLoader("decision_rnn.deploy")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"target": format_target, "counted": counted}
@@ -115,6 +124,7 @@ def write_card(folder: Path, trained: TrainedAgent, result: Result | None, name:
         files={file for file in (ONNX, CLIP, BROWSER) if (folder / file).exists()},
         trained=trained,
         result=result,
+        held_out=held_out,
         acting=result and describe_acting(result.protocol),
         target=None if target is None else '"auto"' if target == AUTO else f"{target:g}",
     )

@@ -32,7 +32,7 @@ from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_file
 from decision_rnn.utils.messages import aligned, counted, warn
-from decision_rnn.utils.parsing import to_json
+from decision_rnn.utils.parsing import read_json, to_json
 
 AGENT = "agent"
 """The name of the agent among what predicts the actions."""
@@ -223,6 +223,12 @@ def write_held_out(run: Path, score: HeldOutScore) -> Path:
     with new_file(path) as new:
         new.write_text(json.dumps(to_json(score)) + "\n")
     return path
+
+
+def held_out_of(run: Path, step: int) -> HeldOutScore | None:
+    """The score of a step that was last written into the folder `results` of a run; None if there is none."""
+    files = sorted(run.glob(f"results/held-out-step-{step}-*.json"), key=lambda path: path.stat().st_mtime)
+    return read_json(files[-1], HeldOutScore, "Evaluate the run again.") if files else None
 
 
 @torch.inference_mode()

@@ -22,6 +22,7 @@ from decision_rnn.deploy import package as packaging
 from decision_rnn.deploy.onnx import describe
 from decision_rnn.deploy.package import package, write_card
 from decision_rnn.evaluation.evaluate import score
+from decision_rnn.evaluation.held_out import HeldOutScore, write_held_out
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.runs.checkpoint import TrainedAgent, write_agent
@@ -60,6 +61,33 @@ def test_package_has_agent_results_and_card_without_local_paths(run: Path, tmp_p
     card = (folder / "README.md").read_text()
     assert "\ndecision-rnn evaluate 'packaged at 5'\n" in card
     assert "model-index" not in front_matter(card)
+
+
+@pytest.mark.usefixtures("without_extras")
+def test_package_has_the_held_out_score_of_its_step(run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "results")
+    step, errors = load_agent(run).step, ((0.25,), (0.75,))
+    held_out = HeldOutScore(
+        agent="mingru",
+        step=step,
+        dataset=str(tmp_path / "held-out"),
+        fingerprint="f" * 64,
+        measure="R2",
+        entries=("torque",),
+        steps=(10, 10),
+        variance=(1.0,),
+        errors={"agent": errors},
+    )
+    write_held_out(run, held_out)
+    write_held_out(run, replace(held_out, step=step - 1, fingerprint="0" * 64))
+    folder, left_out = package(run, tmp_path / "packaged")
+    (packaged,) = (folder / "results").iterdir()
+    card = (folder / "README.md").read_text()
+    assert json.loads(packaged.read_text())["errors"]["agent"] == [list(row) for row in errors]
+    assert "0.500" in card
+    assert "Not evaluated" not in card
+    assert str(tmp_path) not in card + packaged.read_text()
+    assert not left_out[0].startswith("scores")
 
 
 def test_package_without_the_extra_of_videos_has_no_video(
