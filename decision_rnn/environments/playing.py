@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 import gymnasium
 import numpy as np
 
-from decision_rnn.environments.contract import closing
 from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
-from decision_rnn.environments.group import Group
+from decision_rnn.environments.group import Group, closing
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import make_environment, open_environments, registered
 from decision_rnn.utils.errors import InputError, one_line

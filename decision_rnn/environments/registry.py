@@ -16,7 +16,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.environments import memory, ogbench
-from decision_rnn.environments.contract import check_interface, closing
+from decision_rnn.environments.group import closing
 from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import warn
@@ -81,9 +81,7 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         with warnings.catch_warnings():
             # A dataset is evaluated in the version that it was collected in, even if there is a newer one.
             warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
-            environment = gymnasium.make(environment_id, disable_env_checker=True, **settings)
-        check_interface(environment)
-        return environment
+            return gymnasium.make(environment_id, disable_env_checker=True, **settings)
     except Exception as error:  # the environment's code can raise anything
         missing = f"there is no environment{f' {environment_id!r} here' if environment_id else ''}"
         raise MissingEnvironmentError(f"{missing}: {_remedy(environment_id, error)}") from error

@@ -12,8 +12,8 @@ import gymnasium
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
-from decision_rnn.environments.contract import check_interface, closing
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.group import closing
 from decision_rnn.environments.playing import Act, play, step_limit, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
 from decision_rnn.evaluation.acting import ActingLoop
@@ -94,7 +94,8 @@ def record(
         stack.enter_context(quiet(not progress))
         if isinstance(environment, str):
             environment = stack.enter_context(closing(make_environment(environment)))
-        check_interface(environment)
+        if isinstance(environment, gymnasium.vector.VectorEnv):
+            raise InputError(f"{environment} is a vector of environments: give a single one, as gymnasium.make does.")
         spec = getattr(environment, "spec", None)
         settings = None if spec is None else settings_of(spec)
         if altered := "no id" if spec is None else describe_alteration(spec.id, settings):

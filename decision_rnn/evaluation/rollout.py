@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from decision_rnn.agent import ActingState
-from decision_rnn.environments.contract import environment_name
+from decision_rnn.environments.group import environment_name
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.playing import Physics, make_group, play_together, step_limit
 from decision_rnn.environments.registry import episodes_at_once

@@ -14,8 +14,7 @@ import gymnasium
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.environments.contract import closing
-from decision_rnn.environments.group import Group
+from decision_rnn.environments.group import Group, closing
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
 from decision_rnn.evaluation.acting import ActingLoop
