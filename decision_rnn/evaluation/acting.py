@@ -7,7 +7,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Never, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,10 +83,6 @@ class ActingLoop(ABC, Generic[State]):
         sizes = f"observation {self.observation_layout.size}, action {self.action_layout.size}"
         return f"{type(self).__name__}({sizes}, target_return {self._target_return.tolist()}, num_envs {self.num_envs})"
 
-    @property
-    def predict(self) -> Never:
-        raise AttributeError("there is no predict: call act(observation, reward)")
-
     @abstractmethod
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step."""
@@ -156,8 +152,8 @@ class ActingLoop(ABC, Generic[State]):
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         by_next_step = self._mode == "NextStep" and not single
         first = self._first if ended is None or by_next_step else self._first | ended
-        if self._mode == "Disabled" or self._assumed_resets is not None:
-            self._check_resets(ended)
+        if self._assumed_resets is not None:
+            self._check_resets(ended, self._assumed_resets)
         _check_finite(observations, self._reward, first, self.observation_names)
         if self._limits is not None:
             self._warn_outside(observations, self._limits)
@@ -176,17 +172,10 @@ class ActingLoop(ABC, Generic[State]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_env": None}  # a copy acts in another environment
 
-    def _check_resets(self, ended: np.ndarray | None) -> None:
-        """Raise InputError if environments have ended and are not reset, or if the assumed mode NextStep is wrong."""
+    def _check_resets(self, ended: np.ndarray | None, assumed: np.ndarray) -> None:
+        """Raise InputError if the assumed mode NextStep is wrong: the step that resets has neither reward nor end."""
         name = "the vector environment" if self._env is None else type(self._env).__name__
-        waiting = getattr(getattr(self._env, "unwrapped", None), "_autoreset_envs", None)
-        if self._mode == "Disabled" and np.any(waiting):
-            raise InputError(
-                f"environments of {name}, whose autoreset_mode is Disabled, have ended and are not reset: call "
-                "env.reset(options={'reset_mask': done}), and pass the observation that it returns with done"
-            )
-        continues = (self._reward != 0) | (False if ended is None else ended)
-        if self._assumed_resets is not None and (self._assumed_resets & continues).any():
+        if (assumed & ((self._reward != 0) | (False if ended is None else ended))).any():
             raise InputError(
                 f"{UNDECLARED.format(name)} NextStep was assumed, but the step after an end has a reward or an end."
             )

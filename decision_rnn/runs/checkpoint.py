@@ -15,11 +15,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Never
+from typing import Any
 
 import safetensors.torch
 import torch
-from pydantic import Field
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import count_parameters
@@ -54,10 +53,6 @@ class TrainedAgent:
         return f"TrainedAgent({self.config.backbone.name} on {self.config.dataset}, step {self.step})"
 
     @property
-    def predict(self) -> Never:
-        raise AttributeError("there is no predict: make an actor, run.actor() or EnvironmentActor(agent), and call it")
-
-    @property
     def parameters(self) -> int:
         """The number of trainable parameters."""
         return count_parameters(self.agent)
@@ -68,16 +63,13 @@ class TrainedAgent:
         return count_parameters(self.agent.backbone)
 
 
-Size = Annotated[int, Field(ge=1, lt=2**31)]
-
-
 @dataclass(frozen=True)
 class _Description:
     """The content of config.json."""
 
     config: dict[str, Any]
-    observation_dim: Size
-    action_dim: Size
+    observation_dim: int
+    action_dim: int
     provenance: DatasetSpec
     step: int
     seconds: float

@@ -87,8 +87,6 @@ class Run:
         """The agent for your own loop: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
 
-    predict = TrainedAgent.predict
-
     def __repr__(self) -> str:
         inside = self.folder.is_relative_to(Path.cwd())
         folder = str(self.folder.relative_to(Path.cwd()) if inside else self.folder)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -129,13 +128,6 @@ def test_number_of_environments_alone_is_checked_by_what_follows(make: Any) -> N
 def test_unknown_mode_is_refused(make: Any) -> None:
     with pytest.raises(InputError, match=r"Simulator.*'Sometimes'.*SameStep"):
         make(Simulator("SameStep", declared("Sometimes")))
-
-
-def test_environments_that_are_not_reset_are_said_before_gymnasium_fails(make: Any) -> None:
-    mode = {"autoreset_mode": AutoresetMode.DISABLED}
-    envs = gymnasium.make_vec("MountainCarContinuous-v0", 2, vector_kwargs=mode, max_episode_steps=3)
-    with pytest.raises(InputError, match="reset_mask"):
-        play(make(envs), envs, 6)
 
 
 def test_vector_actor_can_be_copied(run: Run) -> None:

@@ -129,7 +129,6 @@ def test_damaged_file_is_named_with_the_step_to_resume_from(
     ("old", "new", "name"),
     [
         ('"context"', '"contxt"', "contxt"),
-        ('"observation_dim": 11', '"observation_dim": 0', "observation_dim"),
         ('"return_max": ', '"return_max": "high", "maximum": ', "return_max"),
         ('"fingerprint"', '"print"', "fingerprint"),
     ],
