@@ -12,7 +12,7 @@ import numpy as np
 from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
 from decision_rnn.environments.group import Group, closing
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import make_environment, open_environments, registered
+from decision_rnn.environments.registry import make_environment, registered
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 
@@ -96,8 +96,8 @@ def try_environment(environment_id: str) -> None:
     of this package are not tried."""
     if str(getattr(registered(environment_id), "entry_point", None)).startswith(("gymnasium.envs.", "decision_rnn.")):
         return
-    with open_environments(environment_id) as environments:
-        group, space = Group(environments), environments[0].action_space
+    with closing(make_environment(environment_id)) as environment:
+        group, space = Group([environment]), environment.action_space
         space.seed(0)
         try:
             group.reset([0])
@@ -232,5 +232,5 @@ def play_episodes(
     Raises:
         InputError: If the environment cannot be made here, or an action has another shape or is not finite.
     """
-    with open_environments(environment_id) as (environment,):
+    with closing(make_environment(environment_id)) as environment:
         yield from itertools.islice(play(environment, lambda observation, *_: policy(observation), seed), episodes)

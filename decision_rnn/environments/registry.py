@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -98,13 +98,6 @@ def _remedy(environment_id: str | None, error: Exception) -> str:
     return one_line(error)
 
 
-@contextlib.contextmanager
-def open_environments(environment_id: str | None, count: int = 1, **settings: Any) -> Iterator[list[gymnasium.Env]]:
-    """Environments as by `make_environment`, closed when the block ends, also by an error."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(closing(make_environment(environment_id, **settings))) for _ in range(count)]
-
-
 def _report_mujoco(message: str) -> None:
     if "'settotalmass' is deprecated" not in message:  # in Gymnasium's half_cheetah.xml
         warn(f"MuJoCo: {message}")
@@ -112,13 +105,13 @@ def _report_mujoco(message: str) -> None:
 
 def environment_spaces(environment_id: str | None) -> Spaces:
     """The observation and action spaces of an environment; raises MissingEnvironmentError if it cannot be made here."""
-    with open_environments(environment_id) as (environment,):
+    with closing(make_environment(environment_id)) as environment:
         return environment.observation_space, environment.action_space
 
 
 def episodes_at_once(environment_id: str, most: int) -> int:
     """How many episodes to step together: `most`, or fewer if the environment's metadata say so."""
-    with open_environments(environment_id) as (environment,):
+    with closing(make_environment(environment_id)) as environment:
         return min(most, environment.metadata.get(EPISODES_AT_ONCE, most))
 
 
@@ -161,7 +154,7 @@ def describe_alteration(environment_id: str | None, settings: dict[str, Any] | N
         return None
     altered = _first_difference(settings, settings_of(spec))
     if altered is not None:  # a registered function may wrap what it makes, or give it a time limit
-        with contextlib.suppress(MissingEnvironmentError), open_environments(environment_id) as (environment,):
+        with contextlib.suppress(MissingEnvironmentError), closing(make_environment(environment_id)) as environment:
             if environment.spec is None or _first_difference(settings, settings_of(environment.spec)) is None:
                 return None
     return altered

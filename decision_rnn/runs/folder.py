@@ -189,16 +189,13 @@ class MetricsLog:
         self.path = run / "metrics.jsonl"
         self.start = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
-        self.loggers = None
         # A killed run may have logged steps after its last checkpoint, or an incomplete line.
         logged = [line for line in read_metrics(run) if line["step"] <= step]
         self.held_out = [line for line in logged if "validation_loss" in line]
-        if rank() == 0:
-            lines = [json.dumps(line) + "\n" for line in logged]
-            with writing(self.path):
-                run.mkdir(parents=True, exist_ok=True)
-                self.loggers = Loggers(run, config, step + 1 if self.path.exists() else None)
-                write_atomically(self.path, "".join(lines).encode())
+        with writing(self.path):
+            self.loggers = Loggers(run, config, step + 1 if self.path.exists() else None)
+            if rank() == 0:
+                write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in logged).encode())
 
     def elapsed(self) -> float:
         """Seconds of training, including those before a resumption."""
@@ -220,21 +217,11 @@ class MetricsLog:
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
         self.held_out += [line] * ("validation_loss" in line)
-        if self.loggers is not None:
+        if rank() == 0:
             with writing(self.path), self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
-        self.write_scores(step, {f"training/{name}": value for name, value in metrics.items()})
+        self.loggers.log(step, {f"training/{name}": value for name, value in metrics.items()})
         return line
-
-    def write_scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Send scalars, by tag, to the loggers."""
-        if self.loggers is not None:
-            self.loggers.log(step, scores)
-
-    def close(self) -> None:
-        """Close the loggers."""
-        if self.loggers is not None:
-            self.loggers.close()
 
 
 def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from decision_rnn.config import RunConfig, flatten, to_dict
+from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.messages import warn
@@ -117,13 +118,14 @@ def find_logger(name: str) -> Callable[[LoggedRun], Logger]:
 
 
 class Loggers(dict[str, Logger]):
-    """The loggers of a run in its folder, by name. A logger that fails is removed, with a warning."""
+    """The loggers of a run in its folder, by name, of the first process alone. One that fails is removed, with a
+    warning."""
 
     def __init__(self, folder: Path, config: RunConfig, purge_step: int | None = None) -> None:
         file, keys, identities = folder / "loggers.json", flatten(to_dict(config)), dict[str, str]()
         with contextlib.suppress(OSError, ValueError):  # there is no such file yet, or it is damaged
             identities = dict(json.loads(file.read_text()))
-        for name in dict.fromkeys(config.training.loggers):
+        for name in dict.fromkeys(config.training.loggers if rank() == 0 else ()):
             with self._unless_failing(name):
                 self[name] = find_logger(name)(LoggedRun(folder, keys, identities.get(name), purge_step))
         if started := {name: logger.identity for name, logger in self.items() if logger.identity}:

@@ -14,10 +14,7 @@ def pick_device(name: str) -> torch.device:
         raise InputError("training.device is cuda, but torch finds no CUDA device. Use cpu or auto.")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    processes, gpus = (
-        int(os.environ.get("LOCAL_WORLD_SIZE", 1)),
-        torch.cuda.device_count(),
-    )  # torchrun sets the variable
+    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1)), torch.cuda.device_count()  # set by torchrun
     if processes > gpus:
         raise InputError(f"{processes} processes have {gpus} GPUs. Lower --nproc-per-node, or set training.device cpu.")
     return torch.device("cuda")

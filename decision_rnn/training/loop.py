@@ -64,7 +64,7 @@ class TrainingLoop:
         settings, trainer = self.config.training, self.trainer
         name = f"training {self.config.backbone.name}"
         progress = bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
-        with closing(self.log), progress, self.interruption:
+        with closing(self.log.loggers), progress, self.interruption:
             self.best_step, checks = lowest_loss(self.log.held_out)
             self.stopped_early = 0 < settings.early_stopping_patience <= checks
             if trainer.steps > 0 and self.is_scheduled():  # the process may have been killed before these
@@ -167,7 +167,7 @@ class TrainingLoop:
             call = partial(evaluate_once, self.folder, settings=settings)
             result = self.interruption.call(partial(self.show, call))
         if result is not None:
-            self.log.write_scores(self.trainer.steps, result.scalars("checkpoints"))
+            self.log.loggers.log(self.trainer.steps, result.scalars("checkpoints"))
 
     def show(self, function: Callable[[TrainedAgent], Returned]) -> Returned:
         """The result of a function of a copy of the agent, which does not affect training, nor count as its time."""

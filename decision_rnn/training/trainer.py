@@ -67,7 +67,7 @@ class Trainer(Generic[Model]):
         self.average = copy.deepcopy(self.model) if settings.ema_decay else None
         # Without clipping, the norm is still computed for the log.
         self.max_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
-        self.initial_state, self.distributed = initial_state, world_size() > 1
+        self.initial_state = initial_state
         self.state: State | None = None
         self.steps = 0
         self.skipped_in_a_row = torch.zeros((), device=self.device)
@@ -117,8 +117,7 @@ class Trainer(Generic[Model]):
             optimizer.zero_grad(set_to_none=True)
         output.loss.backward()
         scalars = [scalar.detach() for scalar in (output.loss, *output.metrics.values())]
-        if self.distributed:
-            scalars = average_gradients(self.parameters, scalars)
+        scalars = average_gradients(self.parameters, scalars)
         norm = clip_grad_norm_(self.parameters, self.max_norm)
 
         skipped = (scalars[0] + norm).isfinite().logical_not().float()
@@ -141,7 +140,7 @@ class Trainer(Generic[Model]):
     def _make_captured(self) -> CapturedStep | None:
         """The step as a CUDA graph; None if it is to run eagerly."""
         fused = all(isinstance(optimizer, torch.optim.AdamW) for optimizer in self.optimizers)
-        if self.device.type == "cuda" and not self.distributed and fused:
+        if self.device.type == "cuda" and world_size() == 1 and fused:
             required = self.settings.cuda_graph is True
             return CapturedStep(self._advance, required) if self.settings.cuda_graph else None
         if self.settings.cuda_graph is True:

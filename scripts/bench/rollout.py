@@ -9,15 +9,14 @@ below 1 say by how much an evaluation takes longer: CPU time on one core, wall t
 import argparse
 import statistics
 import time
+from contextlib import closing
 from functools import partial
 
 import numpy as np
 from measure import Row, compare, main
 
 from decision_rnn import load_agent
-from decision_rnn.environments.group import Group
-from decision_rnn.environments.playing import play_together
-from decision_rnn.environments.registry import open_environments
+from decision_rnn.environments.playing import make_group, play_together
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.rollout import episode_groups, rollout
 from decision_rnn.utils.workers import default_processes
@@ -43,9 +42,9 @@ def replay(environment_id: str, groups: list[list[np.ndarray]]) -> np.ndarray:
     returns = np.zeros(EPISODES)
     for numbers, actions in zip(episode_groups(EPISODES, environment_id), groups, strict=True):
         remaining = iter(actions)
-        with open_environments(environment_id, len(numbers)) as environments:
-            firsts = [env.reset(seed=SEED + number)[0] for env, number in zip(environments, numbers, strict=True)]
-            for step in play_together(Group(environments), firsts, lambda *_, remaining=remaining: next(remaining)):
+        with closing(make_group(environment_id, len(numbers), "gymnasium")) as group:
+            firsts = group.reset([SEED + number for number in numbers])
+            for step in play_together(group, firsts, lambda *_, remaining=remaining: next(remaining)):
                 returns[np.array(numbers)[step.rows]] += step.rewards
     return returns
 

@@ -20,10 +20,11 @@ from decision_rnn.data.sources.contract import PUBLISHED, Source, file_places, f
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.group import closing
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode, relabelled
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
-from decision_rnn.environments.registry import open_environments
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.messages import bar
@@ -119,7 +120,7 @@ class OGBenchSource(Source):
             if file is not None and not variant:
                 episodes = read_ogbench(file, *TASKS[recipe.task][:2])
                 return EpisodeStore.write(folder, episodes, source={"files": identify([file])}, **options)
-            with open_environments(played):  # raises, with a remedy, if the package is missing
+            with closing(make_environment(played)):  # raises, with a remedy, if the package is missing
                 store = self.open(recipe.name, path)
                 episodes = _converted(bar(store, "computing goals", total=len(store)), recipe.task, variant)
                 return EpisodeStore.write(folder, episodes, source=store.source, **options)
