@@ -20,8 +20,6 @@ from decision_rnn.data.writing import (
     TABLE,
     column_layout,
     moments,
-    of_equal_length,
-    returns_to_go,
     write_arrays,
 )
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
@@ -246,10 +244,7 @@ class EpisodeStore:
 
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""
-        to_go = np.empty(self.steps, np.float32)
-        for _, steps in of_equal_length(self.offsets[:-1], self.episode_lengths):
-            to_go[steps] = returns_to_go(self._rewards[self.file_rows[steps]])
-        return to_go
+        return self.file[self.file_rows, self.columns["return_to_go"].start]
 
     @classmethod
     def open(cls, path: Path) -> "EpisodeStore":

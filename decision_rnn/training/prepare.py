@@ -14,7 +14,6 @@ from decision_rnn.data.hindsight import GoalEntries, steps_ahead
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
-from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.spaces import described_spaces
 from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import evaluation_environment
@@ -57,13 +56,13 @@ def prepare_run(
     initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
     # An agent that is trained further keeps its action box.
     trained = saved or initial
-    spaces = store.observation_space, store.action_space if trained is None else trained.agent.action_space
-    spec = replace(dataset.spec, spaces=described_spaces(*spaces))
-    agent, trainer, stream = prepare(config, episodes, spec.return_scale, spaces, initial)
+    actions = store.action_space if trained is None else trained.agent.action_space
+    spec = replace(dataset.spec, spaces=described_spaces(store.observation_space, actions))
+    agent, trainer, stream = prepare(config, episodes, spec.return_scale, actions, initial)
     held_out = None if config.validation is None else open_validation(config, store)
     validation = None
     if held_out is not None:
-        validation = Validation(make_stream(config, held_out, spaces[0], 0, trainer.device), config.training)
+        validation = Validation(make_stream(config, held_out, 0, trainer.device), config.training)
     means = defaultdict[str, list[torch.Tensor]](list)
     if saved is None:
         position = stream.state_dict()
@@ -142,21 +141,20 @@ def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     return select_episodes(replace(config, dataset=name), held_out)
 
 
-def goal_entries(config: RunConfig, observations: gymnasium.Space) -> GoalEntries | None:
+def goal_entries(config: RunConfig, episodes: EpisodeStore) -> GoalEntries | None:
     """The entries of observations that are goals, if these are relabeled; InputError if the space has no goals."""
     relabeled = config.training.goal_relabeling == "hindsight"
-    return GoalEntries.of_space(observations, config.dataset) if relabeled else None
+    return GoalEntries.of_space(episodes.observation_space, config.dataset) if relabeled else None
 
 
 def make_stream(
     config: RunConfig,
     episodes: EpisodeStore,
-    observations: gymnasium.Space,
     seed: int,
     device: torch.device | str = "cpu",
     rows: slice = slice(None),
 ) -> StepStream:
-    """The batches of a run; InputError if goals are to be relabeled and observations of this space have none."""
+    """The batches of a run; InputError if goals are to be relabeled and observations have none."""
     settings = config.training
     return StepStream(
         episodes,
@@ -167,7 +165,7 @@ def make_stream(
         tbptt_segments=config.tbptt_segments,
         return_weighting=settings.return_weighting,
         segment_start=settings.segment_start,
-        goals=goal_entries(config, observations),
+        goals=goal_entries(config, episodes),
         goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
         rows=rows,
@@ -178,14 +176,13 @@ def prepare(
     config: RunConfig,
     episodes: EpisodeStore,
     return_scale: float,
-    spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
+    actions: gymnasium.Space | None = None,
     initial: TrainedAgent | None = None,
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed; arguments and errors of `make_agent`."""
-    agent = make_agent(config, episodes, return_scale, spaces, initial)
+    agent = make_agent(config, episodes, return_scale, actions, initial)
     device, rows = pick_device(config.training.device), own_rows(config.training.batch_size)
-    observations = episodes.observation_space if spaces is None else spaces[0]
-    stream = make_stream(config, episodes, observations, config.seed, device, rows)
+    stream = make_stream(config, episodes, config.seed, device, rows)
     if rank() > 0:  # equal weights, but not equal dropout
         torch.manual_seed(config.seed + rank() * SEED_STRIDE)
     initial_state = agent.backbone.initial_state if stream.carries_state else None
@@ -196,7 +193,7 @@ def make_agent(
     config: RunConfig,
     episodes: EpisodeStore,
     return_scale: float,
-    spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
+    actions: gymnasium.Space | None = None,
     initial: TrainedAgent | None = None,
 ) -> DecisionAgent:
     """A new agent, from the run's seed.
@@ -205,7 +202,7 @@ def make_agent(
         config: The run's configuration.
         episodes: The data.
         return_scale: The divisor of returns-to-go, but for those of goals in hindsight, which are steps.
-        spaces: The spaces of observations and actions, boxes of actions bounded; those of the data if left out.
+        actions: The action space, if it is not that of the data.
         initial: An agent of the same architecture whose weights and statistics, but for the limit of the return-to-go,
             replace the initial ones.
 
@@ -213,22 +210,21 @@ def make_agent(
         InputError: If goals are to be relabeled and there are none, or the weights of `initial` do not fit.
     """
     index = observation_index(config.observation.mask, episodes.environment_id)
-    observations, actions = spaces or (episodes.observation_space, episodes.action_space)
     mean, std = torch.from_numpy(episodes.observation_mean), torch.from_numpy(episodes.observation_std)
-    if (goals := goal_entries(config, observations)) is not None:
+    if (goals := goal_entries(config, episodes)) is not None:
         mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
             statistics[goals.desired] = statistics[goals.achieved]
         return_scale = steps_ahead(episodes, config.goal_discount)
     # One-hot vectors stay as they are: a rare choice would become a large number.
-    choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
+    choices = torch.from_numpy(episodes.layout("observations").categorical)
     mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     visible = torch.arange(len(mean)) if index is None else torch.from_numpy(index)
     spec = agent_spec(
         mean[visible],
         std[visible],
-        actions,
-        observations,
+        episodes.action_space if actions is None else actions,
+        episodes.observation_space,
         observation_index=None if index is None else visible,
         return_scale=return_scale,
         action_changes=torch.from_numpy(episodes.action_changes()) if config.agent.delta_actions else None,

@@ -193,7 +193,7 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
     data, space = opened.store, opened.spec.observation_space
     mean = data.observation_mean.copy()
     config, *_ = parse_run("test", [wandering, "--condition", "none", "--training.goal_relabeling", "hindsight"])
-    agent, _, _ = prepare(config, data, 1.0, (space, Box(-1.0, 1.0, (2,))))
+    agent, _, _ = prepare(config, data, 1.0, Box(-1.0, 1.0, (2,)))
     entries = GoalEntries.of_space(space, wandering)
     np.testing.assert_array_equal(data.observation_mean, mean)
     assert torch.equal(agent.encoder.mean[entries.desired], agent.encoder.mean[entries.achieved])
