@@ -6,7 +6,7 @@ This and what it imports need only numpy and lazy_loader, so that exported polic
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from decision_rnn.environments.layouts import Layout, numbered
 from decision_rnn.utils.errors import InputError, did_you_mean
 
-MODES = {"nextstep": "NextStep", "samestep": "SameStep", "disabled": "Disabled"}
-"""How a vector environment resets its environments, as Gymnasium's `AutoresetMode` spells it."""
+MODES = ("NextStep", "SameStep", "Disabled")
+"""How a vector environment resets its environments: the values of Gymnasium's `AutoresetMode`."""
 State = TypeVar("State")
 """The state of environments, batch first, as the subclass represents it."""
 UNDECLARED = (
@@ -267,20 +267,16 @@ def _for_each(values: Any, count: int, name: str, dtype: type) -> np.ndarray:
 
 
 def autoreset_mode(env: Any) -> str | None:
-    """How a vector environment says that it resets, as Gymnasium spells it: `NextStep`, `SameStep` or `Disabled`, from
-    the mode or its text; None if it does not say. InputError for another value."""
+    """How a vector environment says that it resets, one of `MODES`; None if it does not say. InputError for another
+    value."""
     for each in (env, getattr(env, "unwrapped", None)):
-        metadata = getattr(each, "metadata", None)
-        mode = metadata.get("autoreset_mode") if isinstance(metadata, Mapping) else None
+        mode = (getattr(each, "metadata", None) or {}).get("autoreset_mode")
         if mode is not None:
             text = str(getattr(mode, "value", mode))
-            key = text.rpartition(".")[2].replace("_", "").lower()
-            if key not in MODES:
-                raise InputError(
-                    f"metadata['autoreset_mode'] of {type(env).__name__} is {text!r:.100}: expected one of "
-                    f"{', '.join(MODES.values())}."
-                )
-            return MODES[key]
+            if text not in MODES:
+                name, expected = type(env).__name__, ", ".join(MODES)
+                raise InputError(f"metadata['autoreset_mode'] of {name} is {text!r:.100}: expected one of {expected}.")
+            return text
     return None
 
 

@@ -66,7 +66,6 @@ FileName = Annotated[str, AfterValidator(lambda name: str(Path(name).absolute())
 class Option:
     """A key that may be set: its type, its default (`REQUIRED` if it has none) and its description."""
 
-    name: str
     hint: Any
     default: Any
     help: str
@@ -84,7 +83,7 @@ def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
         described |= {name: " ".join(text.split()) for name, text in zip(entries[::2], entries[1::2], strict=True)}
     hints = get_type_hints(declaration, include_extras=True)
     parameters = inspect.signature(declaration).parameters
-    return {name: Option(name, hints[name], each.default, described.get(name, "")) for name, each in parameters.items()}
+    return {name: Option(hints[name], each.default, described.get(name, "")) for name, each in parameters.items()}
 
 
 def convert(value: Any, hint: Any, key: str = "") -> Any:
