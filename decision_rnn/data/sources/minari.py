@@ -36,7 +36,7 @@ from decision_rnn.environments.registry import (
     settings_of,
 )
 from decision_rnn.environments.spaces import Spaces, read_space
-from decision_rnn.environments.tasks import TASKS, task_of
+from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError, one_line, reading
 from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar
@@ -83,12 +83,7 @@ class MinariSource(Source):
                 if not data_files(dataset_id):
                     _download(dataset_id)
             metadata = [read_metadata(dataset_id) for dataset_id in ids]
-            environments = [environment_of(each, f"the Minari dataset {name}") for each in metadata]
-            environment_id, settings = environments[0]
-            altered = describe_alteration(environment_id, settings)
-            task = published and TASKS[published[1]]
-            if task and (altered or task_of(environment_id) != task or environments[-1] != environments[0]):
-                raise InputError(f"{name} was collected in {environment_id} ({altered}): it is not what its name says.")
+            environment_id, settings = environment_of(metadata[0], f"the Minari dataset {name}")
             return EpisodeStore.write(
                 folder,
                 bar(itertools.chain.from_iterable(map(read_minari, ids)), "converting", unit=" episodes"),
