@@ -45,10 +45,9 @@ class Policy(ActingLoop[State]):
     Args:
         data: The bytes of a file that `decision-rnn export` wrote; `Policy.load` reads them.
         source: Where they come from, for messages.
-        options: `env`, the environment to act in, for its number of environments and how they are reset; without it
-            `num_envs`, their number, which otherwise the first call determines; and `warn_outside`, to warn of entries
-            of observations that are more standard deviations than this from their mean in the training data, once of
-            each.
+        options: `env`, the environment to act in, for its number of environments and how they are reset; without one,
+            the first call after a reset determines the number; and `warn_outside`, to warn of entries of observations
+            that are more standard deviations than this from their mean in the training data, once of each.
 
     Attributes:
         metadata: Its environment, spaces, layout of the state, training, scores and versions.
@@ -99,13 +98,11 @@ class Policy(ActingLoop[State]):
         super().__init__(self.default_target, **options)
 
     @classmethod
-    def load(
-        cls, path: str | Path, *, env: Any = None, num_envs: int | None = None, warn_outside: float | None = None
-    ) -> "Policy":
+    def load(cls, path: str | Path, *, env: Any = None, warn_outside: float | None = None) -> "Policy":
         """The policy of a file; the other arguments and errors are those of the class."""
         with _reading(path):
             data = Path(path).read_bytes()
-        return cls(data, str(path), env=env, num_envs=num_envs, warn_outside=warn_outside)
+        return cls(data, str(path), env=env, warn_outside=warn_outside)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(Policy, warn_outside=self.warn_outside), (self._data, self._source)

@@ -37,8 +37,8 @@ class ActingLoop(ABC, Generic[State]):
 
     Args:
         target_return: The target return of every environment until `reset` is given another.
-        env: The environment to act in, for its number of environments and how they are reset.
-        num_envs: The number of environments, if there is no `env`; None if the first call after a reset determines it.
+        env: The environment to act in, for its number of environments and how they are reset; without one, the first
+            call after a reset determines the number.
         warn_outside: As for `decision_rnn.EnvironmentActor`.
 
     Raises:
@@ -58,10 +58,9 @@ class ActingLoop(ABC, Generic[State]):
     _target: np.ndarray
     _reward: np.ndarray
 
-    def __init__(
-        self, target_return: float, env: Any = None, num_envs: int | None = None, warn_outside: float | None = None
-    ) -> None:
-        self.num_envs, self._mode, self._expects_done, self._env = num_envs, "NextStep", False, env
+    def __init__(self, target_return: float, env: Any = None, warn_outside: float | None = None) -> None:
+        self.num_envs: int | None = None
+        self._mode, self._expects_done, self._env = "NextStep", False, env
         self._assumed_resets: np.ndarray | None = None  # by the next step, in NextStep mode that is not declared
         self._declared = False
         if env is not None:

@@ -26,9 +26,9 @@ class EnvironmentActor(ActingLoop[ActingState]):
     """The agent for your own loop; `run.actor(target_return)` makes one.
 
     It carries the agent's memory between calls. One environment: observations (O,), rewards a number, actions (A,)
-    float32. Many: pass the vector environment, or the number of environments; then observations are (num_envs, O),
-    rewards (num_envs,), actions (num_envs, A). Pass the unnormalised reward of every previous action: it updates the
-    return-to-go. On the same observations and rewards it acts as `evaluate` does.
+    float32. Many: observations are (num_envs, O), rewards (num_envs,), actions (num_envs, A); if a vector environment
+    steps them, pass it. Pass the unnormalised reward of every previous action: it updates the return-to-go. On the same
+    observations and rewards it acts as `evaluate` does.
 
     Pass `done`, the third argument, or call `reset` when episodes have ended. A vector environment resets its
     environments itself, and `done` is `terminated | truncated` as its `step` returned them. With Gymnasium's default,
@@ -40,8 +40,8 @@ class EnvironmentActor(ActingLoop[ActingState]):
         trained: The agent, such as `load_agent` returns.
         target_return: The target return of every episode, or one for each environment, (num_envs,); if left out, the
             first of the run's evaluation. An agent trained by cloning takes none.
-        env: The environment to act in, for its number of environments and how they are reset.
-        num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
+        env: The environment to act in, for its number of environments and how they are reset; without one, the first
+            call after a reset determines the number.
         inference: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
         window: Steps in that window, if `inference` is `window`; the run's setting if left out.
         warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
@@ -85,7 +85,6 @@ class EnvironmentActor(ActingLoop[ActingState]):
         target_return: ArrayLike | None = None,
         *,
         env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
-        num_envs: int | None = None,
         inference: Literal["recurrent", "window"] | None = None,
         window: int | None = None,
         warn_outside: float | None = None,
@@ -104,7 +103,7 @@ class EnvironmentActor(ActingLoop[ActingState]):
         self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
         self.reads_reward = config.condition.reads_reward
         self.limited = config.condition.limited
-        super().__init__(default_return(config, data) or 0.0, env, num_envs, warn_outside)
+        super().__init__(default_return(config, data) or 0.0, env, warn_outside)
         if target_return is not None:
             check_target(config)
             self.reset(target_return)

@@ -46,10 +46,10 @@ def bench(options: argparse.Namespace) -> list[Row]:
         export_onnx(trained, policies["runtime"])
         export_onnx(trained, policies["runtime-int8"], weights="int8")
         for batch in BATCHES:
-            actors = {f"act/{name}-{batch}": Policy.load(path, num_envs=batch) for name, path in policies.items()}
-            actors[f"act/eager-{batch}"] = EnvironmentActor(trained, num_envs=batch)
+            actors = {f"act/{name}-{batch}": Policy.load(path) for name, path in policies.items()}
+            actors[f"act/eager-{batch}"] = EnvironmentActor(trained)
             window = f"act/window-{WINDOW}-{batch}"
-            actors[window] = EnvironmentActor(trained, num_envs=batch, inference="window", window=WINDOW)
+            actors[window] = EnvironmentActor(trained, inference="window", window=WINDOW)
             works = {name: acting(actor, batch) for name, actor in actors.items()}
             rows += compare(measure(works, options.rounds), window, "µs", 1e6 / batch)
     return rows

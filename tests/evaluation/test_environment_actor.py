@@ -115,7 +115,7 @@ def test_vector_actor_acts_as_single_actors_in_every_mode(
 def test_actor_resets_some_environments_with_their_own_targets(run: Run, protocol: dict[str, Any]) -> None:
     generator = np.random.default_rng(0)
     observations, rewards = generator.normal(size=(12, 3, 2)), generator.normal(size=(12, 3))
-    together = run.actor([90.0, 10.0, -50.0], num_envs=3, **protocol)
+    together = run.actor([90.0, 10.0, -50.0], **protocol)
     rows = [run.actor(target, **protocol) for target in (90.0, 10.0, -50.0)]
     for t in range(12):
         if t == 4:
@@ -144,7 +144,6 @@ def test_default_target_return_is_auto(run: Run) -> None:
         (lambda run: run.actor(env=gymnasium.make("Pendulum-v1")), "observations of 2 numbers"),
         (lambda run: run.actor()(np.zeros(3)), r"\(2,\)"),
         (lambda run: run.actor()([0.0, np.nan]), "entry 1 .*nan"),
-        (lambda run: run.actor(num_envs=2)(np.zeros((3, 2))), r"\(2, 2\)"),
         (lambda run: run.actor(env=CAR), CAR),
         (lambda run: run.actor(inference="windows"), "inference"),
     ],
