@@ -19,7 +19,7 @@ from results_folder import RESULTS, provenance, source, table, write_report
 from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
-from decision_rnn.backbones import Backbone, registered, registered_names
+from decision_rnn.backbones import BACKBONES, Backbone, registered
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.config import TrainingConfig
 from decision_rnn.training.trainer import Trainer
@@ -98,7 +98,7 @@ def main() -> None:
     seeds = range(parser.parse_args().seeds)
     sentence = provenance(seeds)
     rows: list[tuple[str, float | None]] = []
-    for name in registered_names():
+    for name in BACKBONES.names():
         fading = issubclass(registered(name).config, FadingConfig)
         rows += [(name, half_life) for half_life in (HALF_LIVES if fading else (None,))]
     cells = [(*row, delay, seed) for row, delay, seed in product(rows, DELAYS, seeds)]

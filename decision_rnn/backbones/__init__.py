@@ -9,7 +9,6 @@ from decision_rnn.backbones.contract import SequenceMixer as SequenceMixer
 from decision_rnn.backbones.contract import State as State
 from decision_rnn.backbones.contract import register_backbone as register_backbone
 from decision_rnn.backbones.contract import registered as registered
-from decision_rnn.backbones.contract import registered_names as registered_names
 from decision_rnn.backbones.contract import reset_rows as reset_rows
 from decision_rnn.backbones.contract import select_rows as select_rows
 from decision_rnn.backbones.matching import count_parameters as count_parameters

@@ -183,7 +183,6 @@ class HeadsConfig(BackboneConfig):
 
 BACKBONES: ClassRegistry[BackboneConfig] = ClassRegistry("backbone")
 registered = BACKBONES.registered
-registered_names = BACKBONES.names
 
 
 def register_backbone(config: type[BackboneConfig]) -> Callable[[Class], Class]:

@@ -15,7 +15,6 @@ from decision_rnn.evaluation.results import Result
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import BEST, config_file, last_checkpoint, read_config, read_metrics
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.plugins import import_plugins
 
 
 class Run:
@@ -27,7 +26,6 @@ class Run:
     Args:
         folder: The run's folder.
         agent: The agent of its last checkpoint, if it is already in memory.
-        plugins: Modules to import before the agent is loaded.
 
     Raises:
         InputError: If the folder is not a run's, when the agent or the metrics are first accessed.
@@ -42,9 +40,8 @@ class Run:
         array([10, 20])
     """
 
-    def __init__(self, folder: Path | str, agent: TrainedAgent | None = None, plugins: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path | str, agent: TrainedAgent | None = None) -> None:
         self.folder = Path(folder).absolute()  # a notebook may change its working folder
-        self._plugins = plugins
         if agent is not None:
             self.agent = agent
 
@@ -52,20 +49,17 @@ class Run:
     def agent(self) -> TrainedAgent:
         """The agent of the last checkpoint: `.agent` is the network; `.config`, `.provenance` and `.step` describe
         it."""
-        return load_agent(self.folder, self._plugins)
+        return load_agent(self.folder)
 
     @property
     def best(self) -> TrainedAgent:
         """The agent with the lowest held-out loss, of `checkpoints/best`; InputError for a run without `validation`."""
-        return load_agent(self.folder / "checkpoints" / BEST, self._plugins)
+        return load_agent(self.folder / "checkpoints" / BEST)
 
     @property
     def config(self) -> RunConfig:
         """The full configuration of the run."""
-        if "agent" in self.__dict__:
-            return self.agent.config
-        import_plugins(self._plugins)
-        return read_config(self.folder)
+        return self.agent.config if "agent" in self.__dict__ else read_config(self.folder)
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:

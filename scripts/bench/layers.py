@@ -12,7 +12,7 @@ import torch
 from measure import Row, Work, compare, main, measure
 from torch import Tensor, nn
 
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import BACKBONES, registered
 
 BATCH, WIDTH = 8, 128
 TORCH: dict[str, Any] = {"torch.nn.GRU": nn.GRU, "torch.nn.LSTM": nn.LSTM}
@@ -26,7 +26,7 @@ def training_pass(layer: nn.Module, x: Tensor) -> Work:
 
 def bench(options: argparse.Namespace) -> list[Row]:
     torch.manual_seed(0)
-    names = options.backbones.split(",") if options.backbones else registered_names()
+    names = options.backbones.split(",") if options.backbones else BACKBONES.names()
     layers = {name: layer(WIDTH, WIDTH, batch_first=True) for name, layer in TORCH.items()}
     layers |= {name: registered(name).cls(registered(name).config(name=name, width=WIDTH)) for name in names}
     rows = []

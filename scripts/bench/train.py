@@ -15,7 +15,7 @@ from measure import Row, Work, compare, main, measure
 from products import products_of
 
 from decision_rnn import open_dataset
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import BACKBONES, registered
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
@@ -55,7 +55,7 @@ def published_step(store: EpisodeStore, dropout: float, **training: Any) -> Work
 def training_steps(options: argparse.Namespace, **training: Any) -> dict[str, Work]:
     """The steps of all candidates and baselines, by the names of their rows."""
     store, training = open_dataset(DATASET).store, {"device": options.device} | training
-    names = options.backbones.split(",") if options.backbones else registered_names()
+    names = options.backbones.split(",") if options.backbones else BACKBONES.names()
     works = {
         f"train/{name}/{precision}": backbone_step(name, store, precision=precision, **training)
         for name in names

@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
-from decision_rnn.backbones import Backbone, registered, registered_names
+from decision_rnn.backbones import BACKBONES, Backbone, registered
 from decision_rnn.backbones.testing import BATCH, TIME, noise
 
-EVERY = pytest.mark.parametrize("name", registered_names())
+EVERY = pytest.mark.parametrize("name", BACKBONES.names())
 
 
 def stack(name, layers=2, **options):
