@@ -294,7 +294,7 @@ def from_dict(data: Mapping[str, Any], source: str = "") -> RunConfig:
     """
     options = complete(flatten(data))
     try:
-        check_plugins(convert(options.get("plugins", ()), Names, "plugins"), "it")
+        check_plugins(convert(options.get("plugins", ()), Names, "plugins"))
         classes, known = section_classes(options), option_names(options)
         if {MATCH, "backbone.width"} <= options.keys():
             raise InputError(f"{MATCH} finds the width. Leave backbone.width out.")

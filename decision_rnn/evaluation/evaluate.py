@@ -39,7 +39,7 @@ from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
 from decision_rnn.utils.messages import quiet, warn
 from decision_rnn.utils.parsing import PositiveInt, convert
-from decision_rnn.utils.plugins import check_plugins, import_plugins
+from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import default_processes, jobs_at_a_time
 
 TIMED_ACTIONS = 200
@@ -159,7 +159,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     the time is spent in the environments, which run on all cores, or in `processes`.
 
     Raises:
-        InputError: If a metric is unknown, or the run needs modules that have not been imported.
+        InputError: If a metric is unknown, or the environment cannot be made here.
         EnvironmentFailure: If a process dies.
     """
     config, metrics = policy.config, metrics_named(settings.metrics)
@@ -167,7 +167,6 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     cost: tuple[float | None, int | None] = None, None
     actor = actor_of(policy, settings)
     if isinstance(policy, TrainedAgent):
-        check_plugins(config.plugins, f"this run of {policy.provenance.name}")
         cost = action_cost(actor, policy.agent.observation_dim)
     dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)

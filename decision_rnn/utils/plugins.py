@@ -45,11 +45,11 @@ def import_callable(name: str, where: str) -> Callable[..., Any]:
     return convert(name, ImportString[Callable[..., Any]], f"{where} {name}")  # type: ignore[misc]
 
 
-def check_plugins(names: Iterable[str], where: str) -> None:
-    """InputError unless all modules that `where` needs have been imported; none is imported here."""
+def check_plugins(names: Iterable[str]) -> None:
+    """InputError unless all modules that a configuration names have been imported; none is imported here."""
     missing = [name for name in names if name not in sys.modules]
     if missing:
-        raise InputError(f"{where} needs modules that are not imported. Add {typed('--plugins', ','.join(missing))}.")
+        raise InputError(f"it needs modules that are not imported. Add {typed('--plugins', ','.join(missing))}.")
 
 
 def plugin_hashes(names: Iterable[str]) -> dict[str, str]:

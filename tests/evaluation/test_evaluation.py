@@ -182,9 +182,6 @@ def test_run_without_evaluation_is_evaluated_by_the_default(pendulum: Make, play
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, evaluation=EvaluationConfig(episodes=0)))
     assert len(evaluate(trained).targets[0].returns) == EvaluationConfig().episodes
-    unknown = replace(trained, config=replace(trained.config, plugins=("not_imported_yet",)))
-    with pytest.raises(InputError, match="--plugins not_imported_yet"):
-        evaluate(unknown)
     with pytest.raises(InputError, match="episodess"):
         evaluate(trained, episodess=3)
     with pytest.raises(InputError, match="load_policy"):
