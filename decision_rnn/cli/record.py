@@ -1,12 +1,16 @@
 """`decision-rnn record`: play a policy or an agent, and write its episodes as a dataset."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
+
+from pydantic import ImportString
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.info import format_size
 from decision_rnn.evaluation.recording import record
-from decision_rnn.utils.plugins import import_callable
+from decision_rnn.utils.parsing import convert
+from decision_rnn.utils.plugins import import_plugins
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -24,5 +28,6 @@ def run(command: Namespace) -> None:
     """Record episodes and print how many."""
     policy: Any = command.agent or command.policy
     if command.policy not in (None, "random"):
-        policy = import_callable(command.policy, "--policy")
+        import_plugins([command.policy.rpartition(".")[0]], "--policy")
+        policy = convert(command.policy, ImportString[Callable[..., Any]], f"--policy {command.policy}")  # type: ignore[misc]
     print(format_size(record(policy, command.environment, command.output, **command.settings)))

@@ -8,11 +8,8 @@ import hashlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-from pydantic import ImportString
 
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import typed
@@ -37,12 +34,6 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
             hint = ": run in its folder, or add that to PYTHONPATH" * (getattr(error, "name", None) == name)
             message = f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}){hint}"
             raise InputError(message) from error
-
-
-def import_callable(name: str, where: str) -> Callable[..., Any]:
-    """The function or class `module.NAME`, whose module is imported as a plugin; InputError if there is none."""
-    import_plugins([name.rpartition(".")[0]], where)
-    return convert(name, ImportString[Callable[..., Any]], f"{where} {name}")  # type: ignore[misc]
 
 
 def check_plugins(names: Iterable[str]) -> None:
