@@ -26,8 +26,8 @@ LEARNT = 95.0
 """Accuracy at the training lengths from which a row shows memory rather than training."""
 FOLDER = RESULTS / "memory" / "tmaze"
 CSV, PICTURE = FOLDER / "memory-tmaze.csv", FOLDER / "memory-tmaze.png"
-NAMES = {"gru": "GRU", "lstm": "LSTM", "mingru": "minGRU", "mlstm": "mLSTM", "lru": "LRU", "s4d": "S4D",
-         "transformer": "transformer", "mlp": "MLP"}  # fmt: skip
+NAMES = {"aaren": "aaren", "gru": "GRU", "mingru": "minGRU", "lstm": "LSTM", "mamba": "Mamba", "lru": "LRU",
+         "s4d": "S4D", "transformer": "transformer", "mlp": "MLP"}  # fmt: skip
 """Rows of the picture and their labels."""
 
 
@@ -45,7 +45,7 @@ def summarise(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(summary: pd.DataFrame) -> None:
-    """Heat map of eight backbones; those that have not learnt the training lengths are marked."""
+    """Heat map of eight backbones and an MLP; those that have not learnt the training lengths are marked."""
     summary = summary.loc[[name for name in NAMES if name in summary.index]]
     figure, axis = plt.subplots(figsize=(8.5, 3.9), layout="constrained")
     axis.imshow(summary["mean"], cmap="Blues", vmin=50, vmax=110, aspect="auto")
@@ -79,7 +79,8 @@ def markdown(summary: pd.DataFrame) -> str:
         ]
         learnt = means[LONGEST_TRAINED] >= LEARNT
         rows.append([name if learnt else f"{name}*", *cells])
-    return f"{table(['backbone', *(f'{length:,}' for length in LENGTHS)], rows)}\n\n{source(CSV)}"
+    lengths = [f"{length:,}" for length in LENGTHS]
+    return f"{table(['backbone', *lengths], rows)}\n\n{source(CSV, lengths)}"
 
 
 def main() -> None:

@@ -116,14 +116,15 @@ def main() -> None:
             mean, low, high = sum(values) / len(values), min(values), max(values)
             line.append(f"{mean:.0f}" + (f" ({low:.0f} to {high:.0f})" if high - low >= 1 else ""))
         lines.append(line)
+    delays = [f"{delay} steps" for delay in DELAYS]
     text = [
         "# Recall across segments",
         "A sign has to be named some steps after it was observed: right answers in %, chance 50, after "
         f"{STEPS} steps of training on segments of {CONTEXT} steps. The state is carried from segment to segment, the "
         f"gradient is not. One layer of width {WIDTH}, {ROWS} rows; mean over seeds and their range. The half-life, in "
         "steps, is the longest at the start of training.",
-        table(["backbone", "half-life", *(f"{delay} steps" for delay in DELAYS)], lines),
-        source(FOLDER / "recall.csv"),
+        table(["backbone", "half-life", *delays], lines),
+        source(FOLDER / "recall.csv", [*delays, *map(str, HALF_LIVES)]),
     ]
     write_report(FOLDER / "README.md", "\n\n".join(text), sentence)
 

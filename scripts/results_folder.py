@@ -42,9 +42,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
-def source(file: Path) -> str:
-    """The comment after a table that names the file which has its numbers, for `check_claims.py`."""
-    return f"<!-- {file.relative_to(RESULTS.parent)} -->"
+def source(file: Path, settings: Iterable[str]) -> str:
+    """The comment after a table for `check_claims.py`: the file that has its numbers, and those that are settings."""
+    return f"<!-- {file.relative_to(RESULTS.parent)}; settings: {', '.join(settings)} -->"
 
 
 def write_report(path: Path, text: str, sentence: str) -> None:
