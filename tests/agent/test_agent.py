@@ -16,7 +16,7 @@ from decision_rnn.agent import (
     agent_spec,
 )
 from decision_rnn.agent.network import ActionScale
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import BACKBONES, registered
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
 from decision_rnn.utils.errors import InputError
@@ -78,7 +78,7 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
 @pytest.mark.parametrize(
     ("backbone", "config", "condition"),
     [
-        *((backbone, *layout) for layout in LAYOUTS for backbone in registered_names()),
+        *((backbone, *layout) for layout in LAYOUTS for backbone in BACKBONES.names()),
         *((backbone, AgentConfig(conditioning="adaln"), None) for backbone in ("mingru", "conv")),
         ("mingru", AgentConfig(delta_actions=True, previous_action=True), None),
         ("mingru", AgentConfig(tokens="interleaved", previous_action=True), TimeToGoalConfig(time_quantile=0.1)),
@@ -203,7 +203,7 @@ def test_observations_are_normalised_by_a_bounded_std() -> None:
     assert constant.encoder.std.min() >= 1e-3
 
 
-@pytest.mark.parametrize("backbone", registered_names())
+@pytest.mark.parametrize("backbone", BACKBONES.names())
 def test_every_backbone_overfits_one_batch(backbone: str) -> None:
     agent = make_agent(backbone=backbone, width=32)
     inputs = make_slice(4, 10)

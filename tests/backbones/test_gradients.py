@@ -8,14 +8,14 @@ import torch
 from subjects import WIDTH, subjects
 
 from decision_rnn import linear_recurrence
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import BACKBONES
 from decision_rnn.backbones.contract import steps
 from decision_rnn.backbones.testing import noise
 
 RESETS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
 
 
-@pytest.mark.parametrize("name", registered_names())
+@pytest.mark.parametrize("name", BACKBONES.names())
 def test_first_and_second_derivatives_of_a_layer(name):
     """Second ones with a constant incoming gradient too, as that of a sum, for which autograd does not notice what is
     missing. `step` has both."""

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decision_rnn.backbones import Backbone, count_parameters, match_parameters, registered, registered_names
+from decision_rnn.backbones import BACKBONES, Backbone, count_parameters, match_parameters, registered
 
 
 def mingru_parameters(width, layers=3):
@@ -27,7 +27,7 @@ def test_match_parameters_finds_the_nearest_width(parameters):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("name", registered_names())
+@pytest.mark.parametrize("name", BACKBONES.names())
 def test_no_neighbouring_width_of_a_backbone_is_nearer(name):
     """Of those that the layer accepts, by the parameters of backbones that are really built."""
     parameters = 34_000

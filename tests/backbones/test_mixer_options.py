@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pytest
 
 from decision_rnn.backbones import (
+    BACKBONES,
     Backbone,
     BackboneConfig,
     SequenceMixer,
     register_backbone,
     registered,
-    registered_names,
 )
 from decision_rnn.utils.errors import InputError
 
@@ -52,16 +52,16 @@ def test_registered_names_are_sorted_and_include_new_mixer():
     names = (
         "aaren conv gru h3 hgrn lru lstm mamba mingru minlstm mlp mlstm retention rnn rwkv s4d scrn slstm transformer"
     )
-    assert registered_names() == names.split()
+    assert BACKBONES.names() == names.split()
     assert register_backbone(AverageConfig)(Average) is Average
-    assert registered_names() == sorted([*names.split(), "average"])
+    assert BACKBONES.names() == sorted([*names.split(), "average"])
     assert registered("average") == (AverageConfig, Average)
 
 
 def test_unknown_backbone_name_raises_listing_known_names():
     with pytest.raises(InputError) as error:
         Backbone(BackboneConfig(name="mimgru"))
-    for name in ("mimgru", *registered_names()):
+    for name in ("mimgru", *BACKBONES.names()):
         assert name in str(error.value)
 
 

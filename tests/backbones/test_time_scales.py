@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from decision_rnn.backbones import FadingConfig, memory_exceeds, registered, registered_names
+from decision_rnn.backbones import BACKBONES, FadingConfig, memory_exceeds, registered
 from decision_rnn.backbones.testing import noise
 
-FADING = sorted(name for name in registered_names() if issubclass(registered(name).config, FadingConfig))
+FADING = sorted(name for name in BACKBONES.names() if issubclass(registered(name).config, FadingConfig))
 OPTIONS = {
     "h3": {"state_size": 2},
     "mamba": {"state_size": 1},

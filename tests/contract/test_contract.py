@@ -8,7 +8,7 @@ import pytest
 from properties import PROPERTIES, long_sequences
 from subjects import subjects
 
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import BACKBONES
 from decision_rnn.backbones.testing import dense_resets
 
 
@@ -19,7 +19,7 @@ def is_slow(check, subject, number):
 CASES = [
     pytest.param(check, s, id=f"{s}-{check.__name__}", marks=[pytest.mark.slow] if is_slow(check, s, number) else [])
     for check in PROPERTIES
-    for name in registered_names()
+    for name in BACKBONES.names()
     for number, s in enumerate(subjects(name))
 ]
 

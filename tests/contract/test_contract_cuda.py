@@ -5,7 +5,7 @@ import torch
 from properties import PROPERTIES
 from subjects import subjects
 
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import BACKBONES
 
 if not torch.cuda.is_available():
     pytest.skip("torch sees no CUDA device", allow_module_level=True)
@@ -18,7 +18,7 @@ def on_cuda():
         yield
 
 
-@pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
+@pytest.mark.parametrize("subject", [s for name in BACKBONES.names() for s in subjects(name)], ids=str)
 @pytest.mark.parametrize("check", PROPERTIES, ids=lambda check: check.__name__)
 def test_registered_mixer_keeps_contract_on_cuda(check, subject):
     check(subject)

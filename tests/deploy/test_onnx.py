@@ -20,7 +20,7 @@ from decision_rnn.agent import (
     GMMConfig,
     NoConditionConfig,
 )
-from decision_rnn.backbones import State, registered, registered_names
+from decision_rnn.backbones import BACKBONES, State, registered
 from decision_rnn.deploy import Policy, export_onnx
 from decision_rnn.deploy.policies import load_policy
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -33,7 +33,7 @@ SIZE = {"width": 16, "layers": 2}
 THREE_TOKENS = AgentConfig(tokens="interleaved", previous_action=True)
 EVERY = [
     (name, {**SIZE, **SMALL.get(name, [{}])[0]}, {"agent": agent})
-    for name in registered_names()
+    for name in BACKBONES.names()
     for agent in (AgentConfig(), THREE_TOKENS)
 ]
 OTHERS = [

@@ -8,14 +8,14 @@ import pytest
 from guide import ROOT, code_blocks
 
 import decision_rnn
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import BACKBONES, registered
 from decision_rnn.config import AgentConfig, EvaluationConfig, RunConfig, TrainingConfig
 
 site_pages = pytest.importorskip("site_pages", reason='needs pip install -e ".[docs]"')
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
-OURS = [name for name in registered_names() if registered(name).config.__module__.startswith("decision_rnn.")]
+OURS = [name for name in BACKBONES.names() if registered(name).config.__module__.startswith("decision_rnn.")]
 TUTORIAL_OPTIONS = ("--backbone.decay", "--objective.delta")
 """Options of the tutorials' own backbone and objective."""
 

@@ -11,7 +11,7 @@ import torch
 from run_config import parse_run
 from torch import Tensor
 
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import BACKBONES
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.training import graph
@@ -159,7 +159,7 @@ def test_step_that_cannot_be_captured_runs_eagerly(
     assert modes[-1] == "default"
 
 
-@pytest.mark.parametrize("backbone", registered_names())
+@pytest.mark.parametrize("backbone", BACKBONES.names())
 def test_step_of_every_layer_reads_nothing_on_the_host(
     store: EpisodeStore, monkeypatch: pytest.MonkeyPatch, backbone: str
 ) -> None:

@@ -8,7 +8,7 @@ import torch
 from run_config import parse_run
 from torch import nn
 
-from decision_rnn.backbones import Backbone, registered, registered_names
+from decision_rnn.backbones import BACKBONES, Backbone, registered
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.graph import no_reads
@@ -55,7 +55,7 @@ def assert_captured_as_eager(store: EpisodeStore, *options: str) -> torch.Tensor
 
 
 @pytest.mark.parametrize("carried", [[], ["--training.tbptt_segments", "3"]], ids=["", "carried"])
-@pytest.mark.parametrize("backbone", registered_names())
+@pytest.mark.parametrize("backbone", BACKBONES.names())
 def test_captured_losses_equal_eager_ones(store: EpisodeStore, backbone: str, carried: list[str]) -> None:
     right = assert_captured_as_eager(store, "--backbone", backbone, *carried)
     assert right.isnan().nonzero().tolist() == [[BROKEN - 1]]

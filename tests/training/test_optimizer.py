@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import BACKBONES, registered
 from decision_rnn.config import TrainingConfig, from_dict
 from decision_rnn.training.optimizer import make_optimizers, optimizer_groups
 
@@ -23,7 +23,7 @@ def make_agent(backbone: str) -> tuple[DecisionAgent, TrainingConfig]:
     return DecisionAgent(config.agent, config.backbone, spec, condition, config.objective), config.training
 
 
-@pytest.mark.parametrize("backbone", registered_names())
+@pytest.mark.parametrize("backbone", BACKBONES.names())
 def test_muon_trains_only_the_matrices_of_the_backbone(backbone: str) -> None:
     agent, settings = make_agent(backbone)
     optimizers = make_optimizers(agent, settings)
