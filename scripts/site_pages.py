@@ -11,7 +11,7 @@ import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest import mock
@@ -176,20 +176,20 @@ def configuration_page() -> str:
         "",
         "## The run",
         "",
-        *key_list(option for name, option in run_options.items() if name not in SECTIONS),
+        *key_list({name: option for name, option in run_options.items() if name not in SECTIONS}),
     ]
     for section in SECTIONS:
         lines += ["", f"## {section.capitalize()}", "", run_options[section].help, ""]
         if section not in CHOICES:
-            lines += key_list(options_of(run_options[section].hint).values(), f"{section}.")
+            lines += key_list(options_of(run_options[section].hint), f"{section}.")
             continue
         common = dict(options_of(BackboneConfig)) if section == "backbone" else {}
         if common:
             lines += ["`--backbone.match_parameters 600k` takes the place of a width. Keys of all backbones:", ""]
-            lines += key_list((option for name, option in common.items() if name != "name"), "backbone.")
+            lines += key_list({name: option for name, option in common.items() if name != "name"}, "backbone.")
         for name, entry in sorted(CHOICES[section].items()):
             if entry.config.__module__.startswith("decision_rnn."):
-                own = [option for key, option in options_of(entry.config).items() if key not in common]
+                own = {key: option for key, option in options_of(entry.config).items() if key not in common}
                 lines += ["", f"### {name}", "", (entry.config.__doc__ or "").split("\n\n")[0], ""]
                 lines += key_list(own, f"{section}.")
     return "\n".join(lines) + "\n"
@@ -211,16 +211,16 @@ def backbones_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def key_list(options: Iterable[Any], prefix: str = "") -> list[str]:
+def key_list(options: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Keys as a definition list: name, default, and meaning."""
     lines: list[str] = []
-    for option in options:
+    for name, option in options.items():
         default = "" if "Default:" in option.help else "Default: left out."
         if option.default is inspect.Parameter.empty:
             default = "Required."
         elif option.default not in (None, ()):
             default = f"Default: `{written(option.default)}`."
-        lines += [f"`{prefix}{option.name}`", f":   {option.help} {default}".rstrip(), ""]
+        lines += [f"`{prefix}{name}`", f":   {option.help} {default}".rstrip(), ""]
     return lines
 
 
