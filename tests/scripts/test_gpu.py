@@ -13,6 +13,7 @@ from measure import Row
 sys.path.remove(str(Path(gpu.__file__).with_name("bench")))  # tests of plugins have modules of the same names
 
 
+@pytest.mark.slow
 def test_every_part_runs_on_the_cpu(tmp_path: Path) -> None:
     command = [sys.executable, gpu.__file__, "--smoke", "--output", str(tmp_path)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=400)
