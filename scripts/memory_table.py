@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from results_folder import RESULTS, provenance, source, table, write_report
+from results_folder import RESULTS, provenance, source, table, with_range, write_report
 
 from decision_rnn import Run, read_comparison
 
@@ -73,10 +73,7 @@ def markdown(summary: pd.DataFrame) -> str:
     rows = []
     for name in summary["mean"].sum(axis=1).sort_values(ascending=False, kind="stable").index:
         means, lows, highs = (summary[statistic].loc[name] for statistic in ("mean", "min", "max"))
-        cells = [
-            f"{mean:.0f}" if high - low < 1 else f"{mean:.0f} ({low:.0f} to {high:.0f})"
-            for mean, low, high in zip(means, lows, highs, strict=True)
-        ]
+        cells = map(with_range, means, lows, highs)
         learnt = means[LONGEST_TRAINED] >= LEARNT
         rows.append([name if learnt else f"{name}*", *cells])
     lengths = [f"{length:,}" for length in LENGTHS]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 import torch
 import torch.nn.functional as F
-from results_folder import RESULTS, provenance, source, table, write_report
+from results_folder import RESULTS, provenance, source, table, with_range, write_report
 from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
@@ -113,8 +113,7 @@ def main() -> None:
         line = [name, "" if half_life is None else f"{half_life:g}"]
         for delay in DELAYS:
             values = [value for *cell, _, value in measured if cell == [name, half_life, delay]]
-            mean, low, high = sum(values) / len(values), min(values), max(values)
-            line.append(f"{mean:.0f}" + (f" ({low:.0f} to {high:.0f})" if high - low >= 1 else ""))
+            line.append(with_range(sum(values) / len(values), min(values), max(values)))
         lines.append(line)
     delays = [f"{delay} steps" for delay in DELAYS]
     text = [

@@ -42,6 +42,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
+def with_range(mean: float, low: float, high: float) -> str:
+    """A mean in whole numbers, with its range over seeds where that is wider than 1."""
+    return f"{mean:.0f}" + (f" ({low:.0f} to {high:.0f})" if high - low >= 1 else "")
+
+
 def source(file: Path, settings: Iterable[str]) -> str:
     """The comment after a table for `check_claims.py`: the file that has its numbers, and those that are settings."""
     return f"<!-- {file.relative_to(RESULTS.parent)}; settings: {', '.join(settings)} -->"
