@@ -82,8 +82,8 @@ class MinariSource(Source):
             for dataset_id in ids:
                 if not data_files(dataset_id):
                     _download(dataset_id)
-            metadata = [read_metadata(dataset_id) for dataset_id in ids]
-            environment_id, settings = environment_of(metadata[0], f"the Minari dataset {name}")
+            metadata = read_metadata(ids[0])
+            environment_id, settings = environment_of(metadata, f"the Minari dataset {name}")
             return EpisodeStore.write(
                 folder,
                 bar(itertools.chain.from_iterable(map(read_minari, ids)), "converting", unit=" episodes"),
@@ -92,10 +92,10 @@ class MinariSource(Source):
                     "files": identify(files()),
                     "minari": ids,
                     "environment_settings": settings,
-                    "reference_scores": _reference_scores(metadata[0]),
-                    "requirements": list(map(str, metadata[0].get("requirements") or [])),
+                    "reference_scores": _reference_scores(metadata),
+                    "requirements": list(map(str, metadata.get("requirements") or [])),
                 },
-                spaces=_spaces(metadata[0]) or known_spaces(environment_id, settings) or (None, None),
+                spaces=_spaces(metadata) or known_spaces(environment_id, settings) or (None, None),
             )
 
         return open_or_make(
