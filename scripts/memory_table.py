@@ -5,10 +5,12 @@
     python scripts/memory_table.py    # only draws the picture again, from memory-tmaze.csv
 
 Agents play corridors much longer than those of their data, conditioned on a return of 1 and of 0. Conditioning accuracy
-is the percentage of episodes that succeed when conditioned on 1 and fail when conditioned on 0: 50 by chance.
+is the percentage of episodes that succeed when conditioned on 1 and fail when conditioned on 0: 50 by chance. Results
+are stored in the folders of the runs: the same command continues where it was interrupted.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,6 +19,7 @@ import pandas as pd
 from results_folder import RESULTS, provenance, source, table, with_range, write_report
 
 from decision_rnn import Run, read_comparison
+from decision_rnn.evaluation.evaluate import evaluate_once
 
 LENGTHS = (9, 30, 90, 270, 900, 2_700, 9_600)
 LONGEST_TRAINED = 30
@@ -34,7 +37,10 @@ NAMES = {"aaren": "aaren", "gru": "GRU", "mingru": "minGRU", "lstm": "LSTM", "ma
 def conditioning_accuracy(run: Run, length: int) -> float:
     """Percentage of episodes that succeed when conditioned on success and fail when conditioned on failure."""
     environment_id = f"decision_rnn/TMaze-{length}-v0"
-    success, failure = run.evaluate([1, 0], episodes=EPISODES, environment_id=environment_id, progress=False).targets
+    settings = replace(
+        run.config.evaluation, episodes=EPISODES, target_returns=(1.0, 0.0), environment_id=environment_id
+    )
+    success, failure = evaluate_once(run.folder, run.agent, settings).targets
     return (success.score_mean + 100 - failure.score_mean) / 2
 
 
@@ -92,8 +98,9 @@ def main() -> None:
     sentence = provenance(seeds, notes=f"the agents were made at commit {commits}")
     rows = []
     for trial in trials:
+        run = Run(folder / trial.run)
         for length in LENGTHS:
-            rows.append((trial.variant, trial.seed, length, conditioning_accuracy(Run(folder / trial.run), length)))
+            rows.append((trial.variant, trial.seed, length, conditioning_accuracy(run, length)))
             print(*rows[-1], flush=True)
     accuracy = pd.DataFrame(rows, columns=["backbone", "seed", "steps", "accuracy_percent"])
     accuracy.to_csv(CSV, index=False)
