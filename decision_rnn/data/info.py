@@ -13,7 +13,6 @@ from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.layouts import numbered
 from decision_rnn.environments.registry import check_environment
-from decision_rnn.environments.spaces import share_outside
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 
@@ -146,28 +145,6 @@ def warn_of_copies(store: EpisodeStore, delta_actions: bool = False) -> Iterator
             "its decisions, and a low loss means little. `data import --every n` keeps every n-th step; "
             "--agent.delta_actions true learns changes",
         )
-
-
-def warn_of_actions(store: EpisodeStore) -> Iterator[str]:
-    """Sentences on entries that fill little of their bounds, and on the box to which actions are scaled, unless it is
-    [-1, 1] and holds all of them."""
-    box = store.action_space
-    if not isinstance(box, Box):
-        return
-    outside, extent = share_outside(store.actions, box), np.ptp(store.actions, axis=0)
-    narrow = np.flatnonzero((extent > 0) & (extent < (box.high - box.low).ravel() / 10))
-    if narrow.size:
-        yield (
-            f"{_named(store, 'actions', narrow)} fills less than a tenth of its bounds "
-            "and is learnt badly, since actions are scaled to their bounds: give tighter bounds, or no action space"
-        )
-    if (box.low == -1).all() and (box.high == 1).all() and not outside:
-        return
-    fixed = np.flatnonzero(box.low.ravel() == box.high.ravel())
-    origin = ", their range in the data" if store.stated_spaces[1] is None else ""
-    alone = f"; {_named(store, 'actions', fixed)} has a single value and is held at it" if len(fixed) else ""
-    clipped = f"; in {outside:.1%} of the steps an action is outside and is clipped" if outside else ""
-    yield f"actions are scaled from {box.low.min():.3g} to {box.high.max():.3g}{origin}{alone}{clipped}"
 
 
 def warn_of_choices(store: EpisodeStore) -> Iterator[str]:

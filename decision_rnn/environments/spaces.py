@@ -75,8 +75,3 @@ def bounded_spaces(spaces: OptionalSpaces, observation_dim: int, low: np.ndarray
     shape = low.shape if actions is None else actions.shape
     least, most = ranges.astype(np.float32).reshape(2, *shape)
     return observations, Box(least, most, shape)
-
-
-def share_outside(actions: np.ndarray, box: Box) -> float:
-    """The share of steps whose action, of (steps, A), is outside a box."""
-    return float(((actions < box.low.ravel()) | (actions > box.high.ravel())).any(1).mean())

@@ -12,10 +12,6 @@ from decision_rnn.environments.registry import registered
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import AUTO
 
-MIN_SHARE, MIN_EPISODES, ENOUGH_SHARE = 0.01, 10, 0.1
-"""The share of the episodes that has to reach a target return: below 1%, a batch of 128 segments holds about one
-segment of such an episode. In a small dataset, 10 episodes, with fewer of which how the return is earned cannot be
-distinguished from chance; in a very small one, which has few episodes of any return, a tenth."""
 ROUNDING = 1e-6
 """The relative difference up to which returns are the same: rewards are stored in float32, and 200 of 1/200 sum to
 0.99999998."""
@@ -84,19 +80,6 @@ def describe_reach(targets: Sequence[float], returns: np.ndarray) -> str:
     return "; ".join(
         f"target {target:g}: {reach.sum():,} of {len(returns):,} episodes reach it ({100 * reach.mean():.3g}%)"
         for target, reach in reached
-    )
-
-
-def describe_few(targets: Sequence[float], returns: np.ndarray) -> str | None:
-    """A warning if too few of the training episodes, with these returns, reach some target returns; None otherwise."""
-    enough = max(MIN_SHARE * len(returns), min(MIN_EPISODES, ENOUGH_SHARE * len(returns)))
-    few = [f"{target:g}" for target in targets if target != AUTO and (returns >= target).sum() < enough]
-    if not few:
-        return None
-    often = np.quantile(returns, 1 - ENOUGH_SHARE, method="lower")
-    return (
-        f"scores at {', '.join(few)} would be based on little or nothing in the data: compare with that at the data's "
-        f"best, or choose lower --evaluation.target_returns, such as [{often:g}]"
     )
 
 

@@ -11,6 +11,7 @@ from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, chec
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
+from decision_rnn.data.info import warn_of_shift
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
@@ -31,12 +32,12 @@ from decision_rnn.runs.folder import (
 from decision_rnn.runs.loggers import find_logger
 from decision_rnn.training.device import pick_device
 from decision_rnn.training.loop import TrainingLoop
+from decision_rnn.training.summary import describe_run
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.training.validation import Validation
-from decision_rnn.training.warnings import describe_run, describe_start, warn_of_run
 from decision_rnn.utils.distributed import own_rows, rank, world_size
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import counted, tell, typed
+from decision_rnn.utils.messages import counted, tell, typed, warn
 
 SEED_STRIDE = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""
@@ -84,11 +85,10 @@ def prepare_run(
     if resume:
         done = trainer.steps == final_step(folder, config)
         tell(f"resuming {folder} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
-    for line in describe_run(config, agent, store, episodes, held_out):
+    for line in describe_run(config, spec, agent, store, episodes):
         tell(line)
-    for line in describe_start(config, store, initial) if saved is None else ():
-        tell(line)
-    warn_of_run(config, spec, episodes, held_out)
+    for warning in () if held_out is None else warn_of_shift(episodes, held_out):
+        warn(f"warning: {config.validation}: {warning}")
     if rank() == 0:
         if overwrite:
             remove_run(folder)

@@ -1,14 +1,47 @@
-"""What `train` prints after the last step of an agent that it does not play."""
+"""What `train` prints before the first step, and after the last one of an agent that it does not play."""
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import count_parameters
+from decision_rnn.config import RunConfig
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.evaluation.held_out import score_run
+from decision_rnn.evaluation.targets import describe_reach, evaluated_returns
 from decision_rnn.runs.folder import BEST, lowest_loss, read_metrics
 from decision_rnn.training.run import Run
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import aligned, typed
+from decision_rnn.utils.messages import aligned, counted, typed
+
+
+def describe_run(
+    config: RunConfig, spec: DatasetSpec, agent: DecisionAgent, store: EpisodeStore, episodes: EpisodeStore
+) -> Iterator[str]:
+    """Lines with the agent's size, its steps and segments, its episodes if not all of the store are trained on, and how
+    many of them reach the target returns."""
+    backbone, training = config.backbone, config.training
+    yield (
+        f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
+        f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone"
+    )
+    yield (
+        f"{counted(training.steps, 'training step')} of {training.optimizer}, objective {config.objective.name}; "
+        f"the learning rate warms up over the first {training.warmup:,}"
+    )
+    carried = f", whose state is carried over {config.tbptt_segments} on average" if config.tbptt_segments > 1 else ""
+    yield f"segments of {training.context} steps{carried}"
+    if episodes is not store:
+        yield (
+            f"the best {len(episodes):,} of {counted(len(store), 'episode')} are trained on, with returns from "
+            f"{episodes.episode_returns.min():g}"
+        )
+    targets = evaluated_returns(config.evaluation, spec, config) if config.takes_return else ()
+    if reach := describe_reach(targets, episodes.episode_returns):
+        yield reach
 
 
 def summarise(run: Run) -> str:

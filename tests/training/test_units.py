@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -13,7 +12,7 @@ from gymnasium.spaces import Box, Dict
 from decision_rnn.agent import agent_spec
 from decision_rnn.agent.network import Encoder
 from decision_rnn.config import from_dict
-from decision_rnn.data.info import warn_of_actions, warn_of_returns
+from decision_rnn.data.info import warn_of_returns
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
@@ -94,14 +93,3 @@ def test_equal_returns_are_noticed_in_every_unit(unit: float, tmp_path: Path) ->
     assert spec.normalised(spec.return_min) == pytest.approx(0, abs=1e-3)
     assert spec.reference_max == pytest.approx(2 * 0.6 * unit)
     assert math.isfinite(spec.return_scale)
-
-
-def test_actions_that_fill_little_of_their_box_are_said(tmp_path: Path) -> None:
-    actions = np.linspace([-0.9, -0.005], [0.8, 0.005], 10)
-    episode = Episode(np.zeros((11, 1)), actions, np.ones(10), True, False)
-    space: gymnasium.Space[Any] = Box(-1, 1, (2,))
-    store = EpisodeStore.write(tmp_path / "a", [episode], environment_id=None, source={}, spaces=(None, space))
-    (warning,) = warn_of_actions(store)
-    assert "entry 1" in warning
-    unknown = EpisodeStore.write(tmp_path / "b", [episode], environment_id=None, source={})
-    assert unknown.action_space.low == pytest.approx([-0.9, -0.005])
