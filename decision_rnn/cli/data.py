@@ -16,12 +16,11 @@ from decision_rnn.data.dataset import (
 )
 from decision_rnn.data.entries import plot_dataset
 from decision_rnn.data.importing import import_log
-from decision_rnn.data.info import format_info, format_size, warn_of_copies, warn_of_shift
+from decision_rnn.data.info import format_info, format_size, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
-from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 
 ACTIONS = {
@@ -85,10 +84,7 @@ def run(command: Namespace) -> None:
             choices = [convert(number, PositiveInt, "--choices") for number in command.choices]
             space = Discrete(choices[0]) if len(choices) == 1 else MultiDiscrete(choices) if choices else None
             settings = {"environment_id": command.environment, "action_space": space, **command.settings}
-            dataset = import_log(command.logs, **settings)
-            for kind, sentence in warn_of_copies(dataset.store):
-                warn(f"{dataset.name}: {kind}: {sentence}")
-            print(format_size(dataset))
+            print(format_size(import_log(command.logs, **settings)))
         case "export":
             print(f"{command.dataset} written to {export_dataset(command.dataset, **command.settings)}")
         case "merge":
@@ -110,7 +106,7 @@ def _print_info(command: Namespace) -> None:
         if (store.observation_dim, store.action_dim) != (held_out.observation_dim, held_out.action_dim):
             raise InputError(f"--validation {command.validation} has other observations or actions. Name another.")
         shifts = list(warn_of_shift(store, held_out))
-        print("\n".join(f"  {command.validation}: {shift}" for shift in shifts or ["no shift beyond chance"]))
+        print("\n".join(f"  {command.validation}: {shift}" for shift in shifts or ["inside the range of these data"]))
     if command.plot:
         plot_dataset(dataset, command.plot)
         print(f"\ndrawn in {command.plot}")

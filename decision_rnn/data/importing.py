@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import expand_folder, open_log
-from decision_rnn.data.info import warn_of_choices
+from decision_rnn.data.info import warn_of_choices, warn_of_copies
 from decision_rnn.data.logs import Log, LogOptions, Remarks
 from decision_rnn.data.sources.local import check_new, write_store
 from decision_rnn.environments.episode import Episode, Missing
@@ -158,8 +158,8 @@ def import_log(
         store = write_store(name, counting, environment_id or first.environment_id, notes=notes, **settings)
         for note in dict.fromkeys(notes):
             warn(f"{name}: {note}")
-        for warning in warn_of_choices(store):
-            warn(f"{name}: {warning}")
+        for warning in (*warn_of_choices(store), *warn_of_copies(store)):
+            warn(f"{name}: warning: {warning}")
     return open_dataset(name)
 
 

@@ -162,7 +162,7 @@ def test_command_imports_choices_in_one_column_or_several(tmp_path: Path, capsys
         assert ("from 0 to 2" in capsys.readouterr().err) == isinstance(space, Box)
         dataset = open_dataset(name)
         assert dataset.store.action_space == space
-        assert ("Discrete(3)" in format_info(dataset).partition("note")[0]) == (name != "local/two")
+        assert ("Discrete(3)" in format_info(dataset).partition("note")[0]) == (name == "local/one")
         assert dataset.spec.action_names == ("u", "v")[: 1 + (name == "local/two")]
         labels = {"local/quantities": ["u"], "local/one": ["u 0", "u 1", "u 2"]}
         assert dataset.store.labels("actions") == labels.get(name, ["u 0", "u 1", "u 2", "v 0", "v 1"])
