@@ -4,7 +4,7 @@ from argparse import Namespace
 from dataclasses import fields
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.config import EvaluationConfig
+from decision_rnn.config import EvaluationConfig, nest
 from decision_rnn.deploy.policies import load_subject
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.runs.folder import run_of
@@ -16,10 +16,11 @@ def add_arguments(parser: CommandParser) -> None:
     text = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     parser.add_argument("run", help=text)
     parser.add_settings(EvaluationConfig, *SETTINGS, show_defaults=False)  # they are the run's
+    parser.add_condition()
     parser.add_settings(evaluate, "output", "validation", "plot", "processes")
 
 
 def run(command: Namespace) -> None:
     """Evaluate an agent, overriding its settings with the command line's, and print its scores."""
     policy, path = load_subject(command.run)
-    print(evaluate(policy, **{"output": run_of(path), **command.settings}))
+    print(evaluate(policy, **{"output": run_of(path), **nest(command.settings)}))

@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser, parse_as
+from decision_rnn.config import nest
 from decision_rnn.deploy.onnx import STEPS, export_onnx
 from decision_rnn.evaluation.results import results_of
 from decision_rnn.runs.checkpoint import load_agent
@@ -18,6 +19,7 @@ def add_arguments(parser: CommandParser) -> None:
     text = "the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)"
     parser.add_argument("--output", type=Path, help=text)
     parser.add_settings(export_onnx, "weights")
+    parser.add_condition()
     text = "default target return of the policy (default: the first of the run's evaluation)"
     parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
 
@@ -25,11 +27,12 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: Namespace) -> None:
     """Export an agent and print how closely the file matches its actions."""
     folder = find_agent(command.agent)
-    trained, run_folder = load_agent(folder), run_of(folder)
+    settings, run_folder = nest(command.settings), run_of(folder)
+    trained = load_agent(folder).with_condition(settings.pop("condition", {}))
     path = command.output or (run_folder or Path()) / "policy.onnx"
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
     results = [*results_of(run_folder or folder, trained.config, trained.provenance, trained.step)]
-    difference = export_onnx(trained, path, command.target_return, results, **command.settings)
+    difference = export_onnx(trained, path, command.target_return, results, **settings)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")

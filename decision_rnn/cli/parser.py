@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from decision_rnn import config
+from decision_rnn.agent import CONDITIONS
 from decision_rnn.cli import COMMANDS, RUN_COMMANDS
 from decision_rnn.data.dataset import check_name
 from decision_rnn.data.sources import SOURCES
@@ -81,7 +82,12 @@ class CommandParser(argparse.ArgumentParser):
             self.epilog = "Other backbones, conditions and objectives have other options: add `--backbone NAME --help`."
 
     def add_settings(
-        self, declaration: Callable[..., Any], *names: str, required: bool = False, show_defaults: bool = True
+        self,
+        declaration: Callable[..., Any],
+        *names: str,
+        required: bool = False,
+        show_defaults: bool = True,
+        section: str = "",
     ) -> None:
         """Add arguments of a function or keys of a dataclass as options, described by its docstring.
 
@@ -93,8 +99,14 @@ class CommandParser(argparse.ArgumentParser):
             if option.hint is bool:
                 kind = {"action": "store_true"}
             text = help_text(option) if show_defaults and option.hint is not bool else option.help
-            kind |= {"dest": SETTING + name, "default": argparse.SUPPRESS, "required": required}
-            self.add_argument(f"--{name}", help=text, **kind)
+            kind |= {"dest": SETTING + section + name, "default": argparse.SUPPRESS, "required": required}
+            self.add_argument(f"--{section}{name}", help=text, **kind)
+
+    def add_condition(self) -> None:
+        """Add the options of conditions that only change how agents act, `--condition.KEY`, kept in `settings`."""
+        acting = {name: entry.config for entry in CONDITIONS.values() for name in entry.config.acting}
+        for name, kind in acting.items():
+            self.add_settings(kind, name, show_defaults=False, section="condition.")
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for arguments that it cannot use."""

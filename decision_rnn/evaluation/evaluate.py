@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ def evaluate(
     agent: Any,
     target_returns: float | str | Sequence[float | str] | None = None,
     *,
+    condition: Mapping[str, Any] | None = None,
     output: Path | str | None = None,
     validation: str | None = None,
     plot: Path | str | None = None,
@@ -72,6 +73,8 @@ def evaluate(
         target_returns: Undiscounted sums of the environment's rewards, or `auto` for the limit of what the agent sees;
             if left out, `auto` and the paper's for the task that are inside the data, or, of an agent without a limit,
             the paper's and the best return in the data. An agent trained by cloning takes none.
+        condition: Options of the condition, instead of the run's, that only change how the agent acts, such as
+            `{"time_quantile": 0.1}`.
         output: A folder to write the result to, instead of the run's.
         validation: A dataset of held-out episodes; that of the run if left out.
         plot: A file for a figure of predicted and recorded actions over one held-out episode, such as a PNG.
@@ -114,6 +117,12 @@ def evaluate(
         policy, folder = agent.agent, agent.folder
     else:
         raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
+    if condition:
+        if isinstance(policy, EvaluatedPolicy):
+            raise InputError(
+                "an exported policy has the options of its condition built in. Export its agent with others."
+            )
+        policy = policy.with_condition(condition)
     if target_returns is not None:
         check_target(policy.config)
     configured, episodes = policy.config.evaluation, convert(settings.get("episodes"), PositiveInt | None, "episodes")

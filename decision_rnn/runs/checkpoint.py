@@ -13,12 +13,13 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.backbones import count_parameters
@@ -26,10 +27,10 @@ from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS, checkpoints_of, mark_best
 from decision_rnn.runs.hub import find_agent
-from decision_rnn.utils.errors import reading, writing
+from decision_rnn.utils.errors import InputError, reading, writing
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import read_json, read_record
+from decision_rnn.utils.parsing import convert, plain, read_json, read_record
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
 
 KEPT = 2
@@ -62,14 +63,25 @@ class TrainedAgent:
         """The number of trainable parameters of the backbone."""
         return count_parameters(self.agent.backbone)
 
+    def with_condition(self, options: Mapping[str, Any]) -> "TrainedAgent":
+        """The agent, on the CPU, with other options of its condition, those that only change how it acts:
+        `ConditionConfig.acting`. InputError for others and for invalid values."""
+        condition, weights = self.config.condition, self.agent.state_dict()
+        if fixed := options.keys() - set(condition.acting):
+            names = ", ".join(condition.acting) or "none"
+            raise InputError(f"condition.{min(fixed)} is fixed by training; of {condition.name} can be set: {names}.")
+        changed = convert(asdict(condition) | plain(options), type(condition), "condition")
+        config = replace(self.config, condition=changed)
+        agent = _build_agent(config, self.provenance, weights)
+        agent.load_state_dict(weights)
+        return replace(self, agent=agent.eval(), config=config)
+
 
 @dataclass(frozen=True)
 class _Description:
     """The content of config.json."""
 
     config: dict[str, Any]
-    observation_dim: int
-    action_dim: int
     provenance: DatasetSpec
     step: int
     seconds: float
@@ -110,8 +122,6 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
     data = safetensors.torch.save(weights)
     description = _Description(
         config=to_dict(trained.config),
-        observation_dim=trained.agent.encoder.features,
-        action_dim=trained.agent.action_dim,
         provenance=trained.provenance,
         step=trained.step,
         seconds=round(trained.seconds, 2),
@@ -159,18 +169,23 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         weights = safetensors.torch.load(data)
         if description.weights_sha256 != hashlib.sha256(data).hexdigest():
             raise ValueError("another hash than in its description")
-    spec = agent_spec(
-        torch.zeros(description.observation_dim),
-        torch.ones(description.observation_dim),
-        description.provenance.action_space,
-        description.provenance.observation_space,
-        observation_index=weights.get("encoder.index"),
-        rtg_limit=weights.get(LIMIT),
-    )
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+    agent = _build_agent(config, description.provenance, weights)
     with reading(path, "its weights", _remedy(folder)):
         agent.load_state_dict(weights)
     return TrainedAgent(agent.eval(), config, description.provenance, description.step, description.seconds)
+
+
+def _build_agent(config: RunConfig, data: DatasetSpec, weights: Mapping[str, Tensor]) -> DecisionAgent:
+    """An agent of which `weights` can be loaded."""
+    spec = agent_spec(
+        weights["encoder.mean"],
+        weights["encoder.std"],
+        data.action_space,
+        data.observation_space,
+        observation_index=weights.get("encoder.index"),
+        rtg_limit=weights.get(LIMIT),
+    )
+    return DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:

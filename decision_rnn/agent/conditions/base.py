@@ -29,11 +29,13 @@ class ConditionConfig:
         reads_reward: Whether `step` reads rewards.
         needs_adaln: Whether `limit` and `loss` read hidden states. These must then not depend on the condition, which
             needs `agent.conditioning adaln`.
+        acting: The options that only change how a trained agent acts, so that `evaluate` may set them.
     """
 
     takes_target: ClassVar[bool] = True
     reads_reward: ClassVar[bool] = True
     needs_adaln: ClassVar[bool] = False
+    acting: ClassVar[tuple[str, ...]] = ()
     name: str
 
     @property
