@@ -16,7 +16,7 @@ import numpy as np
 from decision_rnn.comparison.record import ComparedDataset, HeldOut, Record, Target
 from decision_rnn.evaluation import statistics
 from decision_rnn.evaluation.results import TargetResult
-from decision_rnn.evaluation.statistics import DECISIVE, FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
 from decision_rnn.utils.parsing import AUTO, format_target
 
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
@@ -34,8 +34,6 @@ class Measure:
         means: Their means, and the values of references without a network.
         differences: Those from the reference, without p-value where nothing is tested.
         results: The evaluations behind the values.
-        over_episodes: The means of few seeds with an interval over episodes alone.
-        notes: What to know before trusting the differences.
     """
 
     title: str
@@ -46,8 +44,6 @@ class Measure:
     means: dict[str, Estimate]
     differences: dict[str, Estimate]
     results: dict[str, list[TargetResult]] = field(default_factory=dict)
-    over_episodes: dict[str, Estimate] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
 
 def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
@@ -97,13 +93,10 @@ def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Measur
     failed, steps, reference = record.failures(dataset), held_out.steps, record.variants[0].label
     errors = {label: np.array([run.held_out for run in runs]) for label, runs in record.runs(dataset).items()}
     values = {label: (1 - np.average(rows, 1, steps)).tolist() for label, rows in errors.items()}
-    title, notes, over_episodes = f"held-out {held_out.measure}", list[str](), dict[str, Estimate]()
     means = {label: summarise_seeds(values.get(label, ()), complete=False) for label in (*values, *failed)}
     for label, rows in errors.items():
         estimate = statistics.estimate_score(rows, steps)
-        if len(rows) < FEWEST_FOR_INTERVAL:
-            over_episodes[label] = statistics.estimate_score(rows.mean(axis=0, keepdims=True), steps)
-        elif estimate.spread and not failed[label]:
+        if estimate.spread and len(rows) >= FEWEST_FOR_INTERVAL and not failed[label]:
             means[label] = estimate
     means |= {name: statistics.estimate_score(np.array([row]), steps) for name, row in held_out.references.items()}
 
@@ -111,15 +104,7 @@ def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Measur
         return statistics.compare_errors(errors[label], errors[reference], steps)
 
     differences = _differences(record, values, failed, compare)
-    for label in differences:
-        gains = errors[reference].mean(axis=0) - errors[label].mean(axis=0)
-        episode, share, rest = statistics.largest_part(gains, steps)
-        if share > DECISIVE and len(steps) > 1:
-            notes.append(
-                f"Episode {episode} of {held_out.dataset} has more than half of the difference of "
-                f"{record.names[label]} from {record.names[reference]} in {title}; without it: {rest:+.3f}."
-            )
-    return Measure(title, None, ".3f", failed, values, means, differences, {}, over_episodes, notes)
+    return Measure(f"held-out {held_out.measure}", None, ".3f", failed, values, means, differences)
 
 
 def _differences(

@@ -7,7 +7,6 @@ from math import isnan
 from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
@@ -17,7 +16,6 @@ from decision_rnn.evaluation.statistics import (
     LEVEL,
     Estimate,
     Scores,
-    deviation_over_seeds,
     summarise_seeds,
 )
 from decision_rnn.utils.machine import describe_hardware, describe_versions
@@ -83,8 +81,8 @@ def _over_datasets(record: Record) -> Section:
     reference, differences = record.variants[0].name, summary.differences
     tables["over datasets"] = {
         "interquartile mean": means,
-        f"mean difference from {reference}": _verdicts(differences, "+.1f") if tested(differences) else {},
-        f"probability of improvement on {reference}": _verdicts(summary.improvements, ".2f", 0.5),
+        f"mean difference from {reference}": _verdicts(record, differences, "+.1f") if tested(differences) else {},
+        f"probability of improvement on {reference}": _verdicts(record, summary.improvements, ".2f", 0.5),
     }
     best = max(means, key=lambda label: (not failed[label], summary.aggregates[label].value))
     finding = f"{names[best]} has the highest interquartile mean over {len(summary.scores[best])} datasets"
@@ -107,14 +105,11 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     scores = tables["score" if dataset.held_out is None or dataset.targets else dataset.held_out.dataset]
     scores[main.title] = cells
     if tested(differences):
-        scores[f"difference from {record.variants[0].name}"] = _verdicts(differences, f"+{main.digits}")
+        scores[f"difference from {record.variants[0].name}"] = _verdicts(record, differences, f"+{main.digits}")
     scores |= {measure.title: _cells(measure) for measure in tabulated}
     for label, errors in target_errors(record, dataset).items():
         scores["target-return error, %"][label] = format_seeds(errors, main.failed[label])
     for label, results in main.results.items():
-        per_episode = [dataset.data.normalised(np.array(result.returns)) for result in results]
-        if deviations := deviation_over_seeds(per_episode):
-            scores["sd over seeds (of the agents)"][label] = "{:.1f} ({:.1f})".format(*deviations)
         for task, values in enumerate(zip(*(result.task_scores for result in results), strict=True), 1):
             tables[f"score by task, {main.title}"][f"task {task}"][label] = format_seeds(values, main.failed[label])
     for measure in tabulated:
@@ -122,9 +117,6 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
             for name in results[0].metrics:
                 metric = [result.metrics[name].mean for result in results]
                 tables[name][measure.title][label] = format_seeds(metric, main.failed[label], ".4g")
-        for label, mean in measure.over_episodes.items():
-            scores["interval over episodes"][label] = _interval(mean, measure.digits).partition(" ")[2]
-        notes += measure.notes
     costs = tables["cost"]
     for label, trials in runs.items():
         costs["parameters"][label] = f"{trials[0].parameters:,}"
@@ -141,15 +133,15 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     return Section(dataset.data.name, finding.strip(), _tables(record, tables), notes)
 
 
-def verdict(difference: Estimate, equal: float = 0.0) -> str:
-    """Whether a variant differs significantly from the reference, and whether it is equivalent to it; `equal` is the
-    difference of equal ones."""
+def verdict(difference: Estimate, margin: float | None, equal: float = 0.0) -> str:
+    """Whether a variant differs significantly from the reference, and whether it is equivalent to it within a margin;
+    `equal` is the difference of equal ones."""
     if difference.p_value is None:
         return "not tested"
     higher = "higher" if difference.value > equal else "lower"
     verdicts = [f"significantly {higher}"] if difference.p_value < 1 - LEVEL else []
     if difference.equivalence is not None and difference.equivalence < 1 - LEVEL:
-        verdicts.append(f"equivalent within {difference.margin:g}")
+        verdicts.append(f"equivalent within {margin:g}")
     return " but ".join(verdicts) or "no significant difference"
 
 
@@ -161,13 +153,14 @@ def tested(differences: Mapping[str, Estimate]) -> bool:
 def _describe_differences(record: Record, differences: Mapping[str, Estimate], by: str = "") -> str:
     names: dict[str, list[str]] = defaultdict(list)
     for label, difference in differences.items():
-        names[verdict(difference)].append(record.names[label])
+        names[verdict(difference, record.margin)].append(record.names[label])
     text = "; ".join(f"{kind}: {listed(variants)}" for kind, variants in names.items())
     return f"Compared with {record.variants[0].name}{by}, {text}." if text else ""
 
 
-def _verdicts(differences: Mapping[str, Estimate], digits: str, equal: float = 0.0) -> dict[str, str]:
-    return {label: f"{_interval(each, digits)}, {verdict(each, equal)}" for label, each in differences.items()}
+def _verdicts(record: Record, differences: Mapping[str, Estimate], digits: str, equal: float = 0.0) -> dict[str, str]:
+    margin = record.margin
+    return {label: f"{_interval(each, digits)}, {verdict(each, margin, equal)}" for label, each in differences.items()}
 
 
 def _cells(measure: Measure) -> dict[str, str]:

@@ -41,7 +41,6 @@ class DatasetSpec:
         fingerprint: SHA-256 of the data.
         return_mean: Mean of the episodes' undiscounted returns; `return_sd`, `return_min` and `return_max` likewise.
         longest_episode: The steps of the longest episode.
-        time_limit: The steps after which episodes were truncated, if most that were truncated have this length.
         notes: What a reader of the scores should know about the data, in sentences.
         requirements: The packages that the dataset declares for its environment, in pip's syntax.
         environment_settings: Its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
@@ -67,7 +66,6 @@ class DatasetSpec:
     return_min: float
     return_max: float
     longest_episode: int | None = None
-    time_limit: int | None = None
     notes: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     environment_settings: dict[str, Any] | None = None
@@ -115,8 +113,6 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
     if store.equal_returns:
         high = low + (largest or 1.0)
         highest = f"a return of {high:g}"
-    truncated = store.episode_lengths[store.truncated & ~store.terminated]
-    limited = len(truncated) and np.mean(truncated == truncated.max()) >= 0.5
     fields: dict[str, Any] = {
         "environment_id": store.environment_id,
         "reference_min": low,
@@ -129,7 +125,6 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
         "fingerprint": store.fingerprint,
         **{key: statistics[key] for key in ("return_mean", "return_sd", "return_min", "return_max")},
         "longest_episode": int(store.episode_lengths.max()),
-        "time_limit": int(truncated.max()) if limited else None,
         "notes": tuple(store.source.get("notes", ())),
         "requirements": tuple(store.source.get("requirements", ())),
         "environment_settings": store.source.get("environment_settings"),

@@ -19,10 +19,6 @@ MODES = ("NextStep", "SameStep", "Disabled")
 """How a vector environment resets its environments: the values of Gymnasium's `AutoresetMode`."""
 State = TypeVar("State")
 """The state of environments, batch first, as the subclass represents it."""
-UNDECLARED = (
-    "{} does not declare how it resets its environments: set its metadata['autoreset_mode'] to Gymnasium's "
-    "AutoresetMode.NEXT_STEP, SAME_STEP or DISABLED."
-)
 
 
 class ActingLoop(ABC, Generic[State]):
@@ -42,8 +38,8 @@ class ActingLoop(ABC, Generic[State]):
         warn_outside: As for `decision_rnn.EnvironmentActor`.
 
     Raises:
-        InputError: If the environment's spaces are not those that were trained on, or it declares an unknown mode of
-            resetting.
+        InputError: If the environment's spaces are not those that were trained on, or a vector environment does not
+            declare how it resets.
     """
 
     observation_layout: Layout
@@ -59,18 +55,10 @@ class ActingLoop(ABC, Generic[State]):
     _reward: np.ndarray
 
     def __init__(self, target_return: float, env: Any = None, warn_outside: float | None = None) -> None:
-        self.num_envs: int | None = None
-        self._mode, self._expects_done, self._env = "NextStep", False, env
-        self._assumed_resets: np.ndarray | None = None  # by the next step, in NextStep mode that is not declared
-        self._declared = False
+        self.num_envs: int | None = getattr(env, "num_envs", None)  # of a vector environment
+        self._mode = "NextStep" if self.num_envs is None else autoreset_mode(env)
         if env is not None:
             self._check_spaces(env)
-            self._expects_done = hasattr(env, "single_observation_space") or hasattr(env, "num_envs")
-            self.num_envs = getattr(env, "num_envs", None) if self._expects_done else None
-            mode = autoreset_mode(env)
-            self._mode, self._declared = mode or "NextStep", mode is not None or not self._expects_done
-            if not self._declared:
-                warnings.warn(f"{UNDECLARED.format(type(env).__name__)} NextStep is assumed.", stacklevel=3)
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
         self._first: np.ndarray | None = None  # (num_envs,) from the first step on
         self.warn_outside = warn_outside
@@ -106,7 +94,6 @@ class ActingLoop(ABC, Generic[State]):
             InputError: If a target return is not finite, or `auto` where nothing limits the return-to-go.
         """
         targets = self._target_return if target_return is None else self._targets(target_return)
-        self._assumed_resets = None
         if done is None or self._first is None:
             self._target_return, self._first = targets, None
             return
@@ -134,8 +121,7 @@ class ActingLoop(ABC, Generic[State]):
 
         Raises:
             InputError: If an observation has another shape or other names, it or the reward within an episode is not
-                finite, or the reward is needed and left out: the state is then unchanged. Also if the environment has
-                not been reset, or does not reset in the mode that was assumed.
+                finite, or the reward is needed and left out: the state is then unchanged.
         """
         observations, single = self._rows(observation)
         count = len(observations)
@@ -147,12 +133,10 @@ class ActingLoop(ABC, Generic[State]):
         except (TypeError, ValueError):  # checked only here, since it takes as long as a small layer
             self._reward[...] = _for_each(reward, count, "reward", np.float32)
         ended = None if done is None else _for_each(done, count, "done", bool)
-        if ended is None and self._expects_done and not self._first.any():
+        if ended is None and self.num_envs is not None and not self._first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         by_next_step = self._mode == "NextStep" and not single
         first = self._first if ended is None or by_next_step else self._first | ended
-        if self._assumed_resets is not None:
-            self._check_resets(ended, self._assumed_resets)
         _check_finite(observations, self._reward, first, self.observation_names)
         if self._limits is not None:
             self._warn_outside(observations, self._limits)
@@ -162,22 +146,10 @@ class ActingLoop(ABC, Generic[State]):
             self._first[...] = first
         actions = self._advance(observations)
         self._first[...] = ended if by_next_step and ended is not None else False
-        self._assumed_resets = None if self._declared or ended is None or not by_next_step else ended.copy()
         values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
     __call__ = act
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_env": None}  # a copy acts in another environment
-
-    def _check_resets(self, ended: np.ndarray | None, assumed: np.ndarray) -> None:
-        """Raise InputError if the assumed mode NextStep is wrong: the step that resets has neither reward nor end."""
-        name = "the vector environment" if self._env is None else type(self._env).__name__
-        if (assumed & ((self._reward != 0) | (False if ended is None else ended))).any():
-            raise InputError(
-                f"{UNDECLARED.format(name)} NextStep was assumed, but the step after an end has a reward or an end."
-            )
 
     def _advance(self, observations: np.ndarray) -> np.ndarray:
         assert self._first is not None
@@ -265,27 +237,21 @@ def _for_each(values: Any, count: int, name: str, dtype: type) -> np.ndarray:
         raise InputError(f"{name} is {values!r:.100}: expected one value, or {count}, one for each row.") from None
 
 
-def autoreset_mode(env: Any) -> str | None:
-    """How a vector environment says that it resets, one of `MODES`; None if it does not say. InputError for another
-    value."""
+def autoreset_mode(env: Any) -> str:
+    """How a vector environment declares that it resets, one of `MODES`; InputError if it does not."""
     for each in (env, getattr(env, "unwrapped", None)):
         mode = (getattr(each, "metadata", None) or {}).get("autoreset_mode")
-        if mode is not None:
-            text = str(getattr(mode, "value", mode))
-            if text not in MODES:
-                name, expected = type(env).__name__, ", ".join(MODES)
-                raise InputError(f"metadata['autoreset_mode'] of {name} is {text!r:.100}: expected one of {expected}.")
+        if (text := str(getattr(mode, "value", mode))) in MODES:
             return text
-    return None
+    raise InputError(
+        f"{type(env).__name__} does not declare how it resets its environments. Set its metadata['autoreset_mode'] to "
+        "AutoresetMode.NEXT_STEP, SAME_STEP or DISABLED of Gymnasium."
+    )
 
 
 def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, names: Sequence[str]) -> None:
     """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state."""
-    if observations.size < 100:  # numpy's functions are slow after a step of one environment, which empties the caches
-        total = sum(observations.ravel().tolist(), sum(rewards.tolist()))
-    else:
-        total = np.vdot(observations, observations) + np.vdot(rewards, rewards)
-    if math.isfinite(total):  # where all numbers are finite but this overflows, the loop below finds none
+    if math.isfinite(np.vdot(observations, observations) + np.vdot(rewards, rewards)):  # or overflows: see below
         return
     values = np.column_stack([observations, np.where(first, 0, rewards)])
     for row, entry in np.argwhere(~np.isfinite(values)):

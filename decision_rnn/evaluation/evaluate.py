@@ -30,14 +30,14 @@ from decision_rnn.evaluation.results import (
     write_result,
 )
 from decision_rnn.evaluation.rollout import one_thread, rollout
-from decision_rnn.evaluation.targets import check_target, evaluated_returns, remarks
+from decision_rnn.evaluation.targets import check_target, evaluated_returns
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import run_of, write_scores
 from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
-from decision_rnn.utils.messages import quiet, warn
+from decision_rnn.utils.messages import counted, quiet, warn
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import default_processes, jobs_at_a_time
@@ -199,7 +199,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         dataset=dataset,
         protocol=protocol,
         targets=tuple(_target_result(config, dataset, protocol, target, episodes) for target, episodes in targets),
-        remarks=tuple(remarks(config, dataset, settings, protocol.target_returns, played)),
+        remarks=_remarks(played),
         environment_steps=int(played["length"].sum()),
         evaluation_seconds=round(seconds, 2),
         action_microseconds=cost[0],
@@ -222,6 +222,17 @@ def measured_at(policy: TrainedAgent | EvaluatedPolicy) -> dict[str, Any]:
     }
 
 
+def _remarks(played: np.ndarray) -> tuple[str, ...]:
+    """A warning if episodes of a rollout were cut."""
+    cut = played["length"][played["cut"]]
+    if not cut.size:
+        return ()
+    return (
+        f"{cut.size} of {counted(played.size, 'episode')} were cut off after {cut.max():,} steps, so their returns are "
+        "incomplete: evaluation.max_episode_steps sets the limit",
+    )
+
+
 def _target_result(
     config: RunConfig, dataset: DatasetSpec, protocol: Protocol, target: float | None, episodes: np.ndarray
 ) -> TargetResult:
@@ -241,7 +252,6 @@ def _target_result(
         score_sd=float(scores.std()),
         length_mean=float(lengths.mean()),
         initial_return_to_go=float(episodes["return_to_go"].mean()) if known else None,
-        limited=float(episodes["limited"].sum() / lengths.sum()) if known else None,
         task_scores=tuple(float(scores[task_of == task].mean()) for task in range(tasks)) if tasks > 1 else (),
         returns=tuple(round(float(value), decimals) for value in returns),
         metrics={

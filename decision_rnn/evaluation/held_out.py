@@ -27,7 +27,7 @@ from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import Batch
 from decision_rnn.evaluation.actor import prepare_to_act
-from decision_rnn.evaluation.statistics import DECISIVE, Estimate, estimate_score, largest_part
+from decision_rnn.evaluation.statistics import Estimate, estimate_score
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination, new_file
@@ -42,8 +42,8 @@ SINGULAR = 1e-10
 """Singular values of the normal equations below this share of the largest count as zero."""
 STILL = 0.005
 """The share of the width of the action box up to which the standard deviation of an entry is that of a constant."""
-MOST_ENTRIES, MOST_PANELS = 5, 6
-"""How many of the worst entries are listed and plotted."""
+MOST_PANELS = 6
+"""How many of the worst entries are plotted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,36 +106,17 @@ class HeldOutScore:
         """`score` with a 95% interval over episodes, from five on."""
         return estimate_score(self.episode_errors(predictor)[None], self.steps)
 
-    def worst_episode(self, predictor: str = AGENT) -> tuple[int, float, float]:
-        """The number of the episode with the largest part of the error over all steps, its share of it, and the score
-        without it."""
-        episode, share, rest = largest_part(self.episode_errors(predictor), self.steps)
-        return episode, share, 1 - rest
-
-    def worst_entries(self) -> list[int]:
-        """The entries that vary, those that the agent predicts worst first."""
-        return [int(entry) for entry in np.argsort(self.entry_scores()) if self.variance[entry]]
-
     def __str__(self) -> str:
         size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
-        error = "squared error" if self.measure == "R2" else "error rate"
-        rows, entries = [["", self.measure, "95% interval", error, "worst episode"]], [["worst entries", *self.errors]]
-        for predictor in self.errors:
-            estimate, (episode, share, _) = self.estimate(predictor), self.worst_episode(predictor)
-            interval = "" if estimate.low is None else f"[{_digits(estimate.low)}, {_digits(estimate.high)}]"
-            mean = f"{self.entry_errors(predictor).mean():.4g}"
-            rows.append([predictor, _digits(estimate.value), interval, mean, f"{episode} ({share:.0%} of the error)"])
+        estimates = [self.estimate(predictor) for predictor in self.errors]
+        intervals = ["" if each.low is None else f"[{each.low:z.3f}, {each.high:z.3f}]" for each in estimates]
+        rows = [["", *self.errors], [self.measure, *(f"{each.value:z.3f}" for each in estimates)]]
+        rows.append(["95% interval", *intervals])
         scores = [self.entry_scores(predictor) for predictor in self.errors]
-        for entry in self.worst_entries()[:MOST_ENTRIES]:
-            entries.append([self.entries[entry], *(_digits(values[entry]) for values in scores)])
-        lines = [f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *aligned(rows)]
-        lines += aligned(entries) if len(self.entries) > 1 else []
-        if constant := [name for name, variance in zip(self.entries, self.variance, strict=True) if not variance]:
-            lines.append(f"constant in these episodes, and in no score: {', '.join(constant)}")
-        episode, share, rest = self.worst_episode()
-        if share > DECISIVE and len(self.steps) > 1:
-            lines.append(f"{self.measure} of the agent without episode {episode}: {_digits(rest)}")
-        return "\n".join(lines)
+        for entry, name in enumerate(self.entries if len(self.entries) > 1 else ()):
+            cells = [f"{values[entry]:z.3f}" for values in scores]
+            rows.append([name, *(cells if self.variance[entry] else ["constant"] * len(cells))])
+        return "\n".join([f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *aligned(rows)])
 
     __repr__ = __str__  # as a notebook shows it
 
@@ -313,21 +294,18 @@ def plot_held_out(
     """
     from matplotlib.figure import Figure  # heavy
 
-    order = np.argsort(score.episode_errors())
+    order, scores = np.argsort(score.episode_errors()), score.entry_scores()
     number = int(order[(len(order) - 1) // 2])
     episode = episodes.select(np.arange(len(episodes)) == number)
     lines = {"recorded": episode.actions, "predicted": predict_actions(trained, episode, data)}
-    entries, scores = (score.worst_entries() or [0])[:MOST_PANELS], score.entry_scores()
+    entries = np.argsort(scores)[:MOST_PANELS]  # constant ones last
     figure = Figure(figsize=(9, 1 + 1.5 * len(entries)), layout="constrained")
     for entry, panel in zip(entries, figure.subplots(len(entries), squeeze=False, sharex=True)[:, 0], strict=True):
         for (label, actions), color in zip(lines.items(), ("0.45", "C0"), strict=True):
-            style = "default" if score.measure == "R2" else "steps-mid"
-            panel.plot(_values(trained.agent, actions)[:, entry], color=color, label=label, drawstyle=style)
-        panel.set_title(
-            f"{score.entries[entry]}, {score.measure} of all episodes {_digits(scores[entry])}", loc="left", fontsize=9
-        )
+            panel.plot(_values(trained.agent, actions)[:, entry], color=color, label=label)
+        title = f"{score.entries[entry]}, {score.measure} of all episodes {scores[entry]:z.3f}"
+        panel.set_title(title, loc="left", fontsize=9)
         panel.spines[["top", "right"]].set_visible(False)
-        panel.locator_params(axis="y", integer=score.measure == "accuracy")
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     figure.axes[-1].set_xlabel("step")
     title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, of median error per step"
@@ -362,8 +340,3 @@ def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
 def _values(agent: DecisionAgent, rows: np.ndarray) -> np.ndarray:
     """The entries of actions (steps, entries): numbers, or choices as the action space numbers them."""
     return agent.action_layout.values(rows).reshape(len(rows), -1)
-
-
-def _digits(value: float | None) -> str:
-    """A score with three decimals, or without any far below zero."""
-    return "" if value is None else f"{value:z.3f}" if abs(value) < 100 else f"{value:,.0f}"

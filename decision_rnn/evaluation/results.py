@@ -27,10 +27,12 @@ from decision_rnn.runs.folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import counted, warn
-from decision_rnn.utils.parsing import AUTO, TargetReturn, format_target, read_json, to_json
+from decision_rnn.utils.parsing import TargetReturn, format_target, read_json, to_json
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
+ROUNDING = 1e-4
+"""The relative difference up to which returns-to-go in float32 are the same."""
 SCALE = attrgetter("environment_id", "reference_min", "reference_max")
 """What scores depend on besides the episodes that a fingerprint identifies."""
 
@@ -91,7 +93,6 @@ class TargetResult:
             together.
         initial_return_to_go: Mean return-to-go that the agent saw at the first step of an episode; None if it sees
             none, and for exported policies.
-        limited: Share of the steps in which it was less than the target less the rewards so far, likewise.
         task_scores: Mean normalised score of the episodes of each task, where the environment has several in turn
             (`DatasetSpec.tasks`) and all were played.
     """
@@ -105,7 +106,6 @@ class TargetResult:
     length_mean: float
     returns: tuple[float, ...] = field(repr=False)
     initial_return_to_go: float | None = None
-    limited: float | None = None
     task_scores: tuple[float, ...] = ()
     metrics: dict[str, MetricResult] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class TargetResult:
         return "BC" if self.target_return is None else format_target(self.target_return)
 
     def notes(self, data: DatasetSpec) -> Iterator[str]:
-        """Lines below the table: scores by task, the interval of a success rate, how often the condition is limited."""
+        """Lines below the table: scores by task, the interval of a success rate, the limit of the return-to-go."""
         if self.task_scores:
             scores = ", ".join(f"{score:.1f}" for score in self.task_scores)
             yield f"{self.name}: tasks 1 to {len(self.task_scores)} score {scores}"
@@ -126,10 +126,9 @@ class TargetResult:
                 f"{self.name}: {successes}/{count} episodes score 100, the others 0 (95% Wilson interval "
                 f"{100 * low:.1f} to {100 * high:.1f} for this agent; variation between seeds is larger)"
             )
-        if self.limited:
-            steps = "every step" if self.target_return == AUTO else f"{self.limited:.0%} of the steps"
-            limit = f"{self.initial_return_to_go:,.4g}"
-            yield f"{self.name}: return-to-go limited in {steps}, at first to {limit} on average"
+        limit, target = self.initial_return_to_go, self.target_return
+        if limit is not None and target is not None and not math.isclose(limit, target, rel_tol=ROUNDING):
+            yield f"{self.name}: return-to-go limited to {limit:,.4g} at first, on average"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,17 +256,10 @@ def result_file(run: Path, result: Result) -> Path:
 
 
 def write_result(run: Path, result: Result) -> Path:
-    """Write a result into the folder `results` of its run, atomically; returns the path of the file.
-
-    A result that cannot be written is printed, since it may have taken hours, before the error is raised.
-    """
+    """Write a result into the folder `results` of its run, atomically; returns the path of the file."""
     path = result_file(run, result)
-    try:
-        with new_file(path) as new:
-            new.write_text(json.dumps({"schema": result.schema, **to_json(result)}, indent=2, allow_nan=False) + "\n")
-    except (OSError, ValueError):
-        print(result, flush=True)
-        raise
+    with new_file(path) as new:
+        new.write_text(json.dumps({"schema": result.schema, **to_json(result)}, indent=2, allow_nan=False) + "\n")
     return path
 
 

@@ -22,8 +22,6 @@ from decision_rnn.utils.messages import bar
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import parallel_map
 
-ROUNDING = 1e-4
-"""The relative difference up to which a return-to-go, a sum of up to thousands of float32 rewards, is the same."""
 GROUP = 50
 """The most episodes that are stepped as one batch, unless an environment asks for fewer: many, since half of the
 cost of an action does not depend on the batch size, but 100 episodes must be shared equally by two cores."""
@@ -32,7 +30,6 @@ EPISODE = (
     ("length", np.int64),  # steps
     ("cut", np.bool_),  # whether it was still going on after the largest number of steps
     ("return_to_go", np.float64),  # what the agent saw at the first step; NaN if it saw none
-    ("limited", np.int64),  # in how many steps it saw less than the target less the rewards so far
 )
 """The fields of an episode that was played; those of its metrics follow."""
 
@@ -161,9 +158,6 @@ def score_group(
             episodes = played[step.rows]
             value = getattr(actor, "return_to_go", None)  # which exported policies do not tell
             if value is not None:
-                return_to_go = target - episodes["return"]
-                size = np.maximum(np.abs(value), np.abs(episodes["return"]))
-                episodes["limited"] += value < return_to_go - ROUNDING * size
                 episodes["return_to_go"] = np.where(episodes["length"] == 0, value, episodes["return_to_go"])
             episodes["return"] += step.rewards
             episodes["length"] += 1

@@ -20,8 +20,6 @@ FEWEST_FOR_INTERVAL = 5
 """The fewest seeds for which an interval and a p-value are given; with fewer, every seed's score is shown instead."""
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
 """The fewest datasets, and runs over all datasets, for which the interquartile mean gets an interval."""
-DECISIVE = 0.5
-"""The share of an error, or of a difference of errors, from which a single episode decides."""
 
 Scores = Sequence[float] | np.ndarray
 """(seeds,) normalised scores, one per seed, at least one."""
@@ -34,7 +32,7 @@ class Estimate:
     `spread` says what `low` and `high` delimit: a 95% interval, which is not adjusted for other comparisons, or the
     range of the scores if they are too few for an interval; None if there is neither. `error` is the standard error,
     with `degrees` of freedom; None with too few seeds. `p_value` is for the hypothesis that the variants are equal, and
-    `equivalence` for the one that they differ by `margin` or more; None if it is not tested.
+    `equivalence` for the one that they differ by a margin or more; None if it is not tested.
     """
 
     value: float
@@ -45,7 +43,6 @@ class Estimate:
     error: float | None = None
     degrees: float = math.inf
     equivalence: float | None = None
-    margin: float | None = None
 
 
 def summarise_seeds(scores: Scores, episodes: int | None = None, complete: bool = True) -> Estimate:
@@ -99,23 +96,6 @@ def standard_error(scores: np.ndarray, episodes: int | None = None) -> float:
     return max(error, float(100 * np.sqrt(share * (1 - share) / (count + z**2))))
 
 
-def deviation_over_seeds(per_episode: Sequence[Scores]) -> tuple[float, float] | None:
-    """Standard deviation of the seeds' scores, and an estimate of it without the part due to chance in their episodes.
-
-    A two-way analysis of variance without replication: episode i begins the same for every seed. The mean square of the
-    residuals over the number of episodes is what chance adds to the variance of the seeds' means. None for a single
-    seed or a single episode per seed. `per_episode` is (seeds, episodes).
-    """
-    scores = np.asarray(per_episode, np.float64)
-    if min(scores.shape) < 2:
-        return None
-    means = scores.mean(axis=1)
-    residuals = scores - means[:, None] - scores.mean(axis=0) + scores.mean()
-    noise = (residuals**2).sum() / ((scores.shape[0] - 1) * (scores.shape[1] - 1)) / scores.shape[1]
-    variance = means.var(ddof=1)
-    return float(np.sqrt(variance)), float(np.sqrt(max(variance - noise, 0.0)))
-
-
 def compare_seeds(scores: Scores, others: Scores, episodes: tuple[int | None, int | None] = (None, None)) -> Estimate:
     """The difference of a variant from another one on the same dataset, by Welch's t test; `episodes` of both as in
     `summarise_seeds`.
@@ -158,7 +138,7 @@ def adjust_p_values(differences: Mapping[str, Estimate], margin: float | None = 
     }
     p_values, larger = (dict(zip(each, holm([*each.values()]), strict=True)) for each in (p_values, larger))
     return {
-        label: replace(each, p_value=p_values.get(label), equivalence=larger.get(label), margin=margin)
+        label: replace(each, p_value=p_values.get(label), equivalence=larger.get(label))
         for label, each in differences.items()
     }
 
@@ -207,16 +187,6 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     generator = np.random.default_rng(seed)
     redrawn = [generator.choice(scores, (resamples, len(scores))) for scores in datasets]
     return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
-
-
-def largest_part(errors: np.ndarray, steps: Sequence[int]) -> tuple[int, float, float]:
-    """The number of the episode with the largest part of the sum over steps of errors (episodes,), which are means, or
-    of differences of errors; its share of the sum, and the mean without it, NaN if it is the only one."""
-    sums, lengths = errors * steps, np.array(steps)
-    total = sums.sum()
-    episode = int((sums * np.sign(total)).argmax())
-    share, others = sums[episode] / total if total else 0.0, lengths.sum() - lengths[episode]
-    return episode, float(share), float((total - sums[episode]) / others) if others else math.nan
 
 
 def estimate_score(errors: np.ndarray, steps: Sequence[int]) -> Estimate:

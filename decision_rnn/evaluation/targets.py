@@ -1,14 +1,12 @@
-"""Target returns of an evaluation, how many episodes of the data reach them, and remarks on scores easily misread."""
+"""Target returns of an evaluation, and how many episodes of the data reach them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from decision_rnn.backbones.time_scales import memory_exceeds
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.environments.registry import registered
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import AUTO
 
@@ -80,57 +78,4 @@ def describe_reach(targets: Sequence[float], returns: np.ndarray) -> str:
     return "; ".join(
         f"target {target:g}: {reach.sum():,} of {len(returns):,} episodes reach it ({100 * reach.mean():.3g}%)"
         for target, reach in reached
-    )
-
-
-def remarks(
-    config: RunConfig,
-    data: DatasetSpec,
-    settings: EvaluationConfig,
-    targets: Sequence[float | None],
-    episodes: np.ndarray,
-) -> Iterator[str]:
-    """Warnings about the scores of an evaluation at these targets, of which `episodes` is the rollout."""
-    numbers = [target for target in targets if target not in (None, AUTO)] if config.takes_return else []
-    quantile = getattr(config.condition, "rtg_quantile", 0.0)
-    limit = f", though condition.rtg_quantile {quantile:g} limits the return-to-go" if quantile else ""
-    if above := ", ".join(f"{target:g}" for target in numbers if target > data.return_max):
-        yield f"scores at {above}, beyond the data's best {data.return_max:g}, measure extrapolation{limit}"
-    if below := ", ".join(f"{target:g}" for target in numbers if target < data.return_min):
-        yield f"scores at {below}, beyond the data's worst {data.return_min:g}, measure extrapolation"
-    if difference := remark_on_time_limit(data, settings):
-        yield difference
-    if config.top_fraction < 1 and config.takes_target:
-        yield (
-            f"only the best {config.top_fraction:g} of the episodes were trained on: lower returns, though within the "
-            "data's range, were never seen"
-        )
-    long = memory_exceeds(config.backbone, config.training.context)
-    if long and config.tbptt_segments == 1 and settings.inference == "recurrent":
-        yield (
-            f"the state of {config.backbone.name} outlasts the segments it was trained on, which each start from the "
-            "initial state: carried over whole episodes it may score far below --inference window, and below training "
-            "with --training.tbptt_segments 50"
-        )
-    if episodes["cut"].any():
-        steps = int(episodes["length"][episodes["cut"]].max())
-        longest = settings.max_episode_steps is None and steps == data.longest_episode
-        yield (
-            f"{episodes['cut'].sum()} of {episodes.size} episodes were cut off after {steps:,} steps"
-            f"{' (the longest in the data)' * longest}, so their returns are incomplete: evaluation.max_episode_steps "
-            "sets the limit"
-        )
-
-
-def remark_on_time_limit(data: DatasetSpec, settings: EvaluationConfig) -> str:
-    """A warning if the data's episodes were recorded under another time limit than they are evaluated under."""
-    spec = registered(settings.environment_id or data.environment_id)
-    limits = [settings.max_episode_steps, None if spec is None else spec.max_episode_steps]
-    limit = min((steps for steps in limits if steps is not None), default=data.time_limit)
-    if data.time_limit is None or limit == data.time_limit:
-        return ""
-    return (
-        f"the data's episodes were truncated after {data.time_limit:,} steps, those of the evaluation after "
-        f"{limit:,}: their returns are not comparable. Set evaluation.max_episode_steps, or register the environment "
-        "with the data's limit"
     )

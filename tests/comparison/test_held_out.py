@@ -23,7 +23,7 @@ from decision_rnn.comparison.variants import CONTROLS
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import top_episodes
-from decision_rnn.evaluation.statistics import compare_errors, estimate_score
+from decision_rnn.evaluation.statistics import compare_errors
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import last_checkpoint, read_metrics
 from decision_rnn.utils.errors import InputError
@@ -237,12 +237,10 @@ def test_differences_are_paired_by_episode_in_tables_and_page(tmp_path: Path) ->
         assert "significantly higher" in report
     (section,) = sections(comparison)
     assert section.finding.startswith("LRU has the highest held-out R2")
-    notes = [note for note in section.notes if "Episode 3" in note]
-    assert ["MLP" in note for note in notes] == [True]
     few = of_errors({label: values[:2] for label, values in errors.items()}, {}, steps)
     values = ", ".join(f"{1 - np.average(row, weights=steps):.3f}" for row in errors["lru"][:2])
-    ends = estimate_score(errors["lru"][:2].mean(0)[None], steps)  # of these two agents
-    assert f"({values}) | [{ends.low:.3f}, {ends.high:.3f}] |" in str(few)
+    assert f"({values}) |" in str(few)
+    assert "[" not in next(line for line in str(few).splitlines() if line.startswith("| LRU"))
     assert [row["p_value"] for row in few.table()] == [None] * 3
 
 

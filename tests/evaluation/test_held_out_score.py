@@ -131,7 +131,6 @@ def test_actions_outside_the_box_count_as_they_are(tmp_path: Path, pendulum: Any
     assert score.errors["agent"] == ((pytest.approx(4.0),),)
     assert score.variance == (0.0,)  # a constant entry has no R2
     assert np.isnan(score.score())
-    assert "constant in these episodes" in str(score)
 
 
 def test_entry_that_hardly_moves_is_in_no_score(tmp_path: Path, pendulum: Any) -> None:
@@ -143,7 +142,8 @@ def test_entry_that_hardly_moves_is_in_no_score(tmp_path: Path, pendulum: Any) -
     score = held_out_score(make(store, pendulum, condition="none"), store, store)
     assert score.variance == (pytest.approx(actions[:, 0].var()), 0.0, pytest.approx(actions[:, 2].var()))
     assert score.score() == pytest.approx(np.mean(score.entry_scores()[[0, 2]]))
-    assert 1 not in score.worst_entries()
+    (row,) = (line.split() for line in str(score).splitlines() if line.startswith("action 1"))
+    assert set(row[2:]) == {"constant"}
 
 
 def made_score(errors: np.ndarray, steps: Any = None) -> HeldOutScore:
@@ -162,7 +162,7 @@ def made_score(errors: np.ndarray, steps: Any = None) -> HeldOutScore:
     )
 
 
-def test_episode_of_flipped_sign_is_named(tmp_path: Path, pendulum: Any) -> None:
+def test_episode_of_flipped_sign_widens_the_interval(tmp_path: Path, pendulum: Any) -> None:
     """Actions are observations; in one held-out episode the observations have the other sign, as quaternions can."""
     generator = np.random.default_rng(0)
 
@@ -173,13 +173,10 @@ def test_episode_of_flipped_sign_is_named(tmp_path: Path, pendulum: Any) -> None
     data = write(tmp_path / "data", [episode(1.0) for _ in range(5)])
     flipped = write(tmp_path / "held-out", [episode(-1.0 if number == 3 else 1.0) for number in range(6)])
     score = held_out_score(make(data, pendulum, condition="none"), flipped, data)
-    assert score.worst_episode("linear regression") == (3, pytest.approx(1.0), pytest.approx(1.0))
-    assert score.worst_episode("mean action")[1] < 0.5
-    straight = replace(score, errors={"agent": score.errors["linear regression"]})
-    assert "episode 3" in str(straight).splitlines()[-1]
-    low = straight.estimate().low
+    assert score.episode_errors("linear regression").argmax() == 3
+    low = score.estimate("linear regression").low
     assert low is not None
-    assert low < 0 < straight.score()  # the interval shows that one episode decides
+    assert low < 0 < score.score("linear regression")  # the interval shows that one episode decides
 
 
 def test_interval_over_episodes_covers_the_true_score() -> None:
@@ -255,11 +252,8 @@ def test_other_sizes_are_refused_and_tables_name_entries(store: EpisodeStore, pe
     narrow = write(tmp_path / "narrow", [replace(each, actions=each.actions[:, :2]) for each in store])
     with pytest.raises(InputError, match=r"actions of .*narrow"):
         held_out_score(trained, narrow)
-    errors = np.arange(24.0).reshape(3, 8) / 10
-    text = str(made_score(errors))
-    assert [name for name in (f"joint {entry}" for entry in range(8)) if name in text] == [
-        f"joint {entry}" for entry in range(3, 8)
-    ]
+    lines = str(made_score(np.arange(24.0).reshape(3, 8) / 10)).splitlines()
+    assert [line.split()[:2] for line in lines[-8:]] == [["joint", str(entry)] for entry in range(8)]
 
 
 def test_figure_has_the_median_episode_and_six_entries(store: EpisodeStore, pendulum: Any, tmp_path: Path) -> None:

@@ -100,12 +100,3 @@ def test_key_ignores_what_weights_and_scores_do_not_depend_on(result: Result) ->
     settings = EvaluationConfig(window=5), EvaluationConfig(window=20)
     carried = [Protocol.from_settings(each, result.dataset, result.config) for each in settings]
     assert carried[0] == carried[1]
-
-
-def test_result_that_cannot_be_written_is_printed(
-    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "results").write_text("a file where the folder should be")
-    with pytest.raises(FileExistsError):
-        write_result(tmp_path, result)
-    assert capsys.readouterr().out == f"{result}\n"

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import statistics
 from collections import Counter
 
 import interval_coverage
@@ -22,7 +21,6 @@ from decision_rnn.evaluation.statistics import (
     bootstrap_means,
     compare_over_datasets,
     compare_seeds,
-    deviation_over_seeds,
     improvement_interval,
     interquartile_mean,
     success_episodes,
@@ -53,18 +51,6 @@ def test_interval_of_the_mean_is_scipys_t_interval(scores: list[float]) -> None:
     summary, theirs = summarise_seeds(scores), stats.ttest_1samp(scores, 0).confidence_interval(0.95)
     assert (summary.spread, summary.value) == ("95% interval", pytest.approx(np.mean(scores)))
     assert (summary.low, summary.high) == pytest.approx((theirs.low, theirs.high))
-
-
-def test_deviation_of_agents_is_that_of_scores_less_episode_noise() -> None:
-    """The episode noise computed in another way: half the variance over episodes of the difference of two seeds."""
-    generator = np.random.default_rng(0)
-    scores = generator.normal(0, 4, (6, 1)) + generator.normal(0, 9, (1, 30)) + generator.normal(0, 5, (6, 30))
-    total, agents = deviation_over_seeds(list(scores))
-    noise = np.mean([np.var(a - b, ddof=1) / 2 for a, b in itertools.combinations(scores, 2)]) / 30
-    assert total == pytest.approx(statistics.stdev(scores.mean(axis=1).tolist()))
-    assert agents**2 == pytest.approx(total**2 - noise)
-    assert deviation_over_seeds([[0.0, 3.0], [3.0, 0.0]]) == (0.0, 0.0)
-    assert deviation_over_seeds([[1.0, 2.0]]) is deviation_over_seeds([[1.0], [2.0]]) is None
 
 
 def test_difference_and_p_value_are_those_of_welchs_t_test() -> None:

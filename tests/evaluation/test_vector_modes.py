@@ -1,8 +1,7 @@
-"""Actors in vector environments: modes of autoreset, declared or not, and rewards that are left out."""
+"""Actors in vector environments: modes of autoreset, and rewards that are left out."""
 
 import copy
 import pickle
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,8 +28,8 @@ class Simulator(VectorEnv):
     single_observation_space, single_action_space = Box(-99, 99, (2,)), Box(-1, 1, (1,))
     observation_space, action_space = (batch_space(s, 2) for s in (single_observation_space, single_action_space))
 
-    def __init__(self, resets: str, metadata: Any, reward: float = 1.0, length: int = LENGTH) -> None:
-        self.resets, self.metadata, self.reward, self.length = resets, metadata, reward, length
+    def __init__(self, resets: str, metadata: Any) -> None:
+        self.resets, self.metadata = resets, metadata
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         self.t = np.zeros(2, int)
@@ -40,12 +39,12 @@ class Simulator(VectorEnv):
         return np.stack([self.t, -self.t], axis=1).astype(np.float32) / 10
 
     def step(self, action: Any) -> Any:
-        waiting = self.t == self.length
+        waiting = self.t == LENGTH
         self.t += 1
-        reward = np.full(2, self.reward)
+        reward = np.ones(2)
         if self.resets == "NextStep":
             self.t[waiting], reward[waiting] = 0, 0.0
-        over = self.t == self.length
+        over = self.t == LENGTH
         if self.resets == "SameStep":
             self.t[over] = 0
         return self.observations(), reward, over, np.zeros(2, bool), {}
@@ -84,48 +83,21 @@ def declared(mode: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("hide", [False, True])
 def test_declared_mode_is_read_as_text_and_through_wrappers(make: Any, mode: Any, hide: bool) -> None:
     env: Any = Simulator("SameStep", declared(mode))
-    with warnings.catch_warnings(action="error"):
-        actor = make(Hidden(env) if hide else env)
-    actions = play(actor, env, 3 * LENGTH).reshape(3, LENGTH, 2)
+    actions = play(make(Hidden(env) if hide else env), env, 3 * LENGTH).reshape(3, LENGTH, 2)
     np.testing.assert_allclose(actions[1:], actions[:1].repeat(2, 0), atol=1e-6)  # every episode is like the first
 
 
-@pytest.mark.parametrize("metadata", [{}, None, {"autoreset_mode": None}, {"render_fps": 3}], ids=str)
-def test_undeclared_mode_is_warned_of_and_refused_where_it_is_proven(make: Any, metadata: Any) -> None:
-    env = Simulator("SameStep", metadata)
-    with pytest.warns(UserWarning, match=r"Simulator.*autoreset_mode.*NextStep") as caught:
-        actor = make(env)
-    assert len(caught) == 1
+@pytest.mark.parametrize("metadata", [{}, None, {"autoreset_mode": None}, declared("Sometimes")], ids=str)
+def test_environment_that_declares_no_mode_is_refused(make: Any, metadata: Any) -> None:
     with pytest.raises(InputError, match=r"Simulator.*autoreset_mode"):
-        play(actor, env, LENGTH + 2)
+        make(Simulator("SameStep", metadata))
 
 
-@pytest.mark.filterwarnings("ignore:.*autoreset_mode")
-def test_end_in_the_reset_step_proves_it_without_rewards(make: Any) -> None:
-    env = Simulator("SameStep", {}, reward=0.0, length=1)
-    with pytest.raises(InputError, match="autoreset_mode"):
-        play(make(env), env, 3)
-
-
-@pytest.mark.filterwarnings("ignore:.*autoreset_mode")
-def test_undeclared_next_step_is_what_was_assumed(make: Any) -> None:
-    env, told = Simulator("NextStep", {}), Simulator("NextStep", declared("NextStep"))
-    actions = play(make(told), told, 3 * (LENGTH + 1))
-    np.testing.assert_array_equal(play(make(env), env, len(actions)), actions)
+def test_next_step_is_the_mode_without_environment(make: Any) -> None:
+    env = Simulator("NextStep", declared("NextStep"))
+    actions = play(make(env), env, 3 * (LENGTH + 1))
+    np.testing.assert_array_equal(play(make(), env, len(actions)), actions)
     np.testing.assert_allclose(actions[LENGTH + 1 :], actions[: -LENGTH - 1], atol=1e-6)
-
-
-def test_mode_without_environment_is_checked_by_what_follows(make: Any) -> None:
-    env = Simulator("SameStep", {})
-    with pytest.raises(InputError, match="autoreset_mode"):
-        play(make(), env, LENGTH + 2)
-    env = Simulator("NextStep", {})
-    assert len(play(make(), env, 3 * LENGTH)) == 3 * LENGTH
-
-
-def test_unknown_mode_is_refused(make: Any) -> None:
-    with pytest.raises(InputError, match=r"Simulator.*'Sometimes'.*SameStep"):
-        make(Simulator("SameStep", declared("Sometimes")))
 
 
 def test_vector_actor_can_be_copied(run: Run) -> None:
