@@ -14,7 +14,6 @@ import numpy as np
 from decision_rnn.data.cache import cache_root, sha256_of_json
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import ARRAYS, Episode
-from decision_rnn.environments.group import closing
 from decision_rnn.environments.playing import take
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.environments.registry import make_environment
@@ -39,7 +38,7 @@ def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = 
     """
 
     def make(folder: Path) -> EpisodeStore:
-        with closing(make_environment(recipe.environment_id)):  # first: a package may be missing
+        with contextlib.closing(make_environment(recipe.environment_id)):  # first: a package may be missing
             origin = {"recipe": recipe.describe(), "versions": versions((*PACKAGES, *packages)), "cpu": cpu_model()}
             unfinished = cache_root() / "unfinished" / recipe.name
             chunks = unfinished / sha256_of_json(origin)[:16]

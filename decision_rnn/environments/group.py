@@ -1,34 +1,10 @@
 """Environments that are stepped together."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-
-from decision_rnn.utils.errors import one_line
-from decision_rnn.utils.messages import warn
-
-
-def environment_name(environment: Any) -> str:
-    """The id of an environment, or the name of its class if it has no id."""
-    spec = getattr(environment, "spec", None)
-    return getattr(spec, "id", None) or type(getattr(environment, "unwrapped", environment)).__name__
-
-
-@contextlib.contextmanager
-def closing(environment: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """The environment, closed when the block ends; an error of `close` is only a warning, since the work is done."""
-    try:
-        yield environment
-    finally:
-        try:
-            environment.close()
-        except Exception as error:  # the environment's code can raise anything
-            warn(
-                f"warning: {environment_name(environment)} cannot be closed ({type(error).__name__}: {one_line(error)})"
-            )
 
 
 class Group:
@@ -56,10 +32,9 @@ class Group:
         # Each reward may be an array of one number.
         numbers = np.array(rewards, np.float64).reshape(len(rows))
         ends = [np.array(flags, bool).reshape(len(rows)) for flags in (terminated, truncated)]
-        return observations, numbers, ends[0], ends[1], [info or {} for info in infos]
+        return observations, numbers, ends[0], ends[1], infos
 
     def close(self) -> None:
         """Close the environments."""
         for environment in self.environments:
-            with closing(environment):
-                pass
+            environment.close()

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
-from decision_rnn.environments.group import Group, closing
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import make_environment, registered
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 def make_group(environment_id: str | None, count: int, physics: Physics = "auto") -> Group:
     """Environments as by `make_environment`; with the physics `auto`, `locomotion.Bodies` where they act the same."""
     with contextlib.ExitStack() as stack:  # closes those that were made if one cannot be
-        environments = [stack.enter_context(closing(make_environment(environment_id)))]
+        environments = [stack.enter_context(contextlib.closing(make_environment(environment_id)))]
         group: Group | None = None
         if physics == "auto" and type(environments[0].unwrapped).__module__.startswith("gymnasium.envs.mujoco."):
             from decision_rnn.environments.locomotion import Bodies, is_locomotion  # imports mujoco, which is slow
@@ -59,7 +59,7 @@ def make_group(environment_id: str | None, count: int, physics: Physics = "auto"
             group = Bodies(environments[0], count) if is_locomotion(environments[0]) else None
         if group is None:
             for _ in range(count - 1):
-                environments.append(stack.enter_context(closing(make_environment(environment_id))))
+                environments.append(stack.enter_context(contextlib.closing(make_environment(environment_id))))
             group = Group(environments)
         stack.pop_all()
         return group
@@ -89,23 +89,6 @@ def play_together(
             remaining = np.flatnonzero(~step.over)
             rows, rewards = rows[remaining], rewards[remaining]
             current = [current[row] for row in remaining.tolist()]
-
-
-def try_environment(environment_id: str) -> None:
-    """Reset an environment and take one random action in it; InputError if either fails. Environments of Gymnasium and
-    of this package are not tried."""
-    if str(getattr(registered(environment_id), "entry_point", None)).startswith(("gymnasium.envs.", "decision_rnn.")):
-        return
-    with closing(make_environment(environment_id)) as environment:
-        group, space = Group([environment]), environment.action_space
-        space.seed(0)
-        try:
-            group.reset([0])
-            group.step(np.zeros(1, np.int64), [space.sample()])
-        except InputError:
-            raise
-        except Exception as error:  # the environment's code can raise anything
-            raise InputError(f"{environment_id} fails ({type(error).__name__}: {one_line(error)}).") from error
 
 
 def time_limit(environment: gymnasium.Env) -> int | None:
@@ -232,5 +215,5 @@ def play_episodes(
     Raises:
         InputError: If the environment cannot be made here, or an action has another shape or is not finite.
     """
-    with closing(make_environment(environment_id)) as environment:
+    with contextlib.closing(make_environment(environment_id)) as environment:
         yield from itertools.islice(play(environment, lambda observation, *_: policy(observation), seed), episodes)

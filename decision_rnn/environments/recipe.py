@@ -25,7 +25,7 @@ class Recipe(ABC):
         first_episode: The index of the first episode.
         version: Incremented when `player` would play other episodes from the same fields.
         chunk: How many episodes a process plays at a time and stores when they are finished.
-        start_method: How the processes that play are started, one of multiprocessing's; None for the default.
+        start_method: How the processes that play are started, one of multiprocessing's.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Recipe(ABC):
     version: int = 1
 
     chunk: ClassVar[int] = 8
-    start_method: ClassVar[str | None] = None
+    start_method: ClassVar[str] = "fork"
 
     @abstractmethod
     def player(self) -> Callable[[int], Episode]:

@@ -16,7 +16,6 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.environments import memory, ogbench
-from decision_rnn.environments.group import closing
 from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, one_line
 from decision_rnn.utils.messages import warn
@@ -27,7 +26,6 @@ EPISODES_AT_ONCE = "episodes_at_once"
 environment takes much memory or long to make."""
 EXTRAS = ("ogbench", "popgym")
 """Packages of environments, each an extra of this one."""
-ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 RENDERING_ARGUMENTS = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
 """Arguments for making environments that do not change their behaviour."""
 WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering")
@@ -105,13 +103,13 @@ def _report_mujoco(message: str) -> None:
 
 def environment_spaces(environment_id: str | None) -> Spaces:
     """The observation and action spaces of an environment; raises MissingEnvironmentError if it cannot be made here."""
-    with closing(make_environment(environment_id)) as environment:
+    with contextlib.closing(make_environment(environment_id)) as environment:
         return environment.observation_space, environment.action_space
 
 
 def episodes_at_once(environment_id: str, most: int) -> int:
     """How many episodes to step together: `most`, or fewer if the environment's metadata say so."""
-    with closing(make_environment(environment_id)) as environment:
+    with contextlib.closing(make_environment(environment_id)) as environment:
         return min(most, environment.metadata.get(EPISODES_AT_ONCE, most))
 
 
@@ -147,25 +145,13 @@ def check_environment(
 
 
 def describe_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> str | None:
-    """How a dataset's settings differ from those of the registered environment; None if they do not, or are not
+    """How a dataset's settings differ from those of the environment as it is made here; None if they do not, or are not
     known."""
-    spec = registered(environment_id)
-    if settings is None or spec is None:
-        return None
-    altered = _first_difference(settings, settings_of(spec))
-    if altered is not None:  # a registered function may wrap what it makes, or give it a time limit
-        with contextlib.suppress(MissingEnvironmentError), closing(make_environment(environment_id)) as environment:
-            if environment.spec is None or _first_difference(settings, settings_of(environment.spec)) is None:
-                return None
-    return altered
-
-
-def _first_difference(settings: dict[str, Any], expected: dict[str, Any]) -> str | None:
-    # An infinite bound is null in the metadata of an exported policy.
-    settings, expected = (json.loads(json.dumps(x), parse_constant=lambda _: None) for x in (settings, expected))
-    for key, value in expected.items():
-        if (settings.get(key) or None) != (value or None):
-            return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
+    with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
+        expected = {} if settings is None or made.spec is None else settings_of(made.spec)
+        for key, value in expected.items():
+            if (settings or {}).get(key) != value:
+                return f"{key} {(settings or {}).get(key)!r:.200}, not {value!r:.200}"
     return None
 
 
@@ -182,5 +168,5 @@ def settings_of(spec: EnvSpec) -> dict[str, Any]:
             asdict(wrapper) for wrapper in spec.additional_wrappers if wrapper.name not in WATCHING_WRAPPERS
         ],
     }
-    # Without their addresses, functions are the same in every process.
-    return json.loads(json.dumps(settings, default=lambda value: ADDRESS.sub("", repr(value))))
+    # Functions are named by their class, since their address differs in every process.
+    return json.loads(json.dumps(settings, default=lambda value: type(value).__name__))

@@ -1,7 +1,6 @@
 """Evaluation of an agent: its scores for every target return."""
 
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,6 @@ from decision_rnn.agent import ActingState
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.playing import try_environment
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
@@ -40,7 +38,7 @@ from decision_rnn.utils.machine import commit, hardware, versions
 from decision_rnn.utils.messages import counted, quiet, warn
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
-from decision_rnn.utils.workers import default_processes, jobs_at_a_time
+from decision_rnn.utils.workers import available_cores, jobs_at_a_time
 
 TIMED_ACTIONS = 200
 """Number of consecutive actions whose median time is reported."""
@@ -186,8 +184,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         [target or 0.0 for target in protocol.target_returns],  # behaviour cloning has no target and ignores it
         protocol.episodes,
         protocol.seed,
-        processes or default_processes(),
-        [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
+        processes or available_cores(),
         step_limits(settings, dataset),
         tuple(metrics.values()),
         settings.physics,
@@ -287,7 +284,6 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
                 f"the agent was trained on {kind} of size {trained}, and {environment_id} as it is registered here has "
                 f"{other}: choose an evaluation.environment_id with those of the data"
             )
-    try_environment(environment_id)
     return environment_id
 
 

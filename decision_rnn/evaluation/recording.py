@@ -13,7 +13,6 @@ from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.group import closing
 from decision_rnn.environments.playing import Act, play, step_limit, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
 from decision_rnn.evaluation.acting import ActingLoop
@@ -93,7 +92,7 @@ def record(
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet(not progress))
         if isinstance(environment, str):
-            environment = stack.enter_context(closing(make_environment(environment)))
+            environment = stack.enter_context(contextlib.closing(make_environment(environment)))
         if isinstance(environment, gymnasium.vector.VectorEnv):
             raise InputError(f"{environment} is a vector of environments: give a single one, as gymnasium.make does.")
         spec = getattr(environment, "spec", None)

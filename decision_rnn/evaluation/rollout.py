@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from decision_rnn.agent import ActingState
-from decision_rnn.environments.group import environment_name
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.playing import Physics, make_group, play_together, step_limit
 from decision_rnn.environments.registry import episodes_at_once
@@ -19,7 +18,6 @@ from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.metrics import Metric
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar
-from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import parallel_map
 
 GROUP = 50
@@ -60,7 +58,6 @@ def rollout(
     episodes: int,
     seed: int,
     processes: int = 1,
-    plugins: Sequence[str] = (),
     limits: tuple[int | None, int | None] = (None, None),
     metrics: Sequence[type[Metric]] = (),
     physics: Physics = "auto",
@@ -74,7 +71,6 @@ def rollout(
     Args:
         actor: The agent; it is pickled where there is more than one process.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
-        plugins: Modules that worker processes import first: those that register the environment or define the actor.
         limits: The largest number of steps of an episode, and the number of steps of the longest episode in the data,
             as for `step_limit`.
         metrics: What else is measured in every episode.
@@ -95,8 +91,7 @@ def rollout(
     played = np.zeros((len(target_returns), episodes), fields)
     with one_thread(), bar(total=played.size, desc="evaluating", unit="episode") as progress:
         if processes > 1 and len(groups) > 1:
-            workers, prepare = min(processes, len(groups)), partial(import_plugins, plugins)
-            results = parallel_map(play, tasks, workers, "plays episodes", progress.update, prepare)
+            results = parallel_map(play, tasks, min(processes, len(groups)), "plays episodes", progress.update)
         else:
             results = (play(task, progress.update) for task in tasks)
         for (i, group), result in zip(groups, results, strict=True):
@@ -114,8 +109,7 @@ class GroupPolicy:
     """An actor as the policy of a group of episodes in such environments (`playing.Policy`)."""
 
     def __init__(self, actor: ActingLoop[Any], environment: gymnasium.Env, target_returns: Sequence[float]) -> None:
-        self.actor, self.targets = actor, np.array(target_returns, np.float32)
-        self.name = environment_name(environment)
+        self.actor, self.environment, self.targets = actor, environment, np.array(target_returns, np.float32)
         self.observation_layout = Layout.of_space(environment.observation_space, "observations")
         self.action_layout = Layout.of_space(environment.action_space, "actions")
         self.state, self.first = actor.initial_state(len(self.targets)), np.ones(len(self.targets), bool)
@@ -127,7 +121,7 @@ class GroupPolicy:
             self.state = self.state.select(rows) if tensors else [part[remaining] for part in self.state]
         values = self.observation_layout.rows_of(observations, "the observation").astype(np.float32, copy=False)
         if not np.isfinite(values).all():  # its actions would not be finite either, and the scores of these no measure
-            raise InputError(f"an observation of {self.name} is not finite in float32.")
+            raise InputError(f"an observation of {self.environment} is not finite in float32.")
         inputs = values, rewards.astype(np.float32), self.first, self.targets
         actions, self.state = self.actor.step(*inputs, self.state)
         self.first = np.zeros_like(self.first)

@@ -14,7 +14,7 @@ import gymnasium
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.environments.group import Group, closing
+from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
 from decision_rnn.evaluation.acting import ActingLoop
@@ -131,7 +131,7 @@ def film(
         environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
         speed = float(environment.metadata.get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
-        with closing(environment), new_file(path) as new:
+        with contextlib.closing(environment), new_file(path) as new:
             write_video(frames(environment, every, speed), Fraction(speed / every).limit_denominator(1000), new)
     return ends
 
@@ -148,7 +148,7 @@ def watch(
             if not has_screen():
                 raise OSError("there is no screen")
             environment_id = settings.environment_id or policy.provenance.environment_id
-            environment = stack.enter_context(closing(watched_environment(environment_id)))
+            environment = stack.enter_context(contextlib.closing(watched_environment(environment_id)))
             environment.reset(seed=seed)  # opens the window
         except Exception as error:  # rendering can raise anything
             raise cannot_render(error) from error

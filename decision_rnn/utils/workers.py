@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -22,12 +21,6 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Report = Callable[[int], object]
 
-START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""How `parallel_map` starts its processes. A spawned process imports torch for seconds, as long as 100 episodes take on
-a few cores; a forked one starts immediately. Forking is as safe as for a DataLoader's workers: a worker computes with
-one thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do
-not survive a fork."""
-
 JOBS = "DECISION_RNN_JOBS"
 """The environment variable of `jobs_at_a_time`."""
 LIFELINE = "DECISION_RNN_LIFELINE"
@@ -41,11 +34,6 @@ PROGRAM = (sys.executable, "-m", "decision_rnn")
 def available_cores() -> int:
     """The number of cores this process may use, if the system reports it; else of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def default_processes() -> int:
-    """The default number of processes: one per core, or 1 in a pool's daemonic process, which may not start others."""
-    return 1 if multiprocessing.current_process().daemon else available_cores()
 
 
 def jobs_at_a_time() -> int | None:
@@ -62,7 +50,7 @@ def thread_limits(threads: int) -> dict[str, str]:
 def _one_thread() -> Iterator[None]:
     """Processes started inside the block compute with one thread each."""
     limits = thread_limits(1)
-    before = {name: os.environ.pop(name) for name in limits if name in os.environ}
+    before = {name: os.environ[name] for name in limits if name in os.environ}
     os.environ.update(limits)
     try:
         yield
@@ -78,8 +66,7 @@ def parallel_map(
     processes: int,
     activity: str,
     progress: Report = lambda done: None,
-    prepare: Callable[[], None] | None = None,
-    start_method: str | None = None,
+    start_method: str = "fork",
 ) -> Generator[Answer, None, None]:
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
 
@@ -87,24 +74,25 @@ def parallel_map(
     the generator waits for those. An error in a task is raised here and stops the others, and so does Ctrl-C. Where
     processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
 
+    A spawned process imports torch for seconds, as long as 100 episodes take; a forked one starts immediately, and as
+    safely as a DataLoader's: it computes with one thread, since OpenMP's pool is not forked, and uses no GPU.
+
     Args:
         work: Takes a task and a function to report progress with, and returns an answer. Tasks, answers and errors are
-            pickled; so is `work`, unless processes are forked: the class of an object may have been defined again.
+            pickled; so is `work` where processes are spawned.
         tasks: The tasks.
         processes: Number of processes.
         activity: What the processes do, for messages: `plays episodes`.
         progress: Called in this process with what `work` reports.
-        prepare: Called first in every process, for example to import what unpickling `work` needs.
-        start_method: One of multiprocessing's; `START_METHOD` if left out.
+        start_method: One of multiprocessing's.
 
     Raises:
         EnvironmentFailure: If a process dies.
     """
-    context: Any = multiprocessing.get_context(start_method or START_METHOD)
+    context: Any = multiprocessing.get_context(start_method)
     waiting, reports = iter(tasks), context.SimpleQueue()
     before, workers = set(multiprocessing.active_children()), set()
-    packed = work if context.get_start_method() == "fork" else pickle.dumps(work)
-    pool = ProcessPoolExecutor(processes, context, _begin_work, (prepare, packed, reports))
+    pool = ProcessPoolExecutor(processes, context, _begin_work, (work, reports))
     try:
         with _one_thread(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
@@ -122,7 +110,7 @@ def parallel_map(
             yield pending.popleft().result()
             pending.extend(pool.submit(_work, task) for task in itertools.islice(waiting, 1))
         pool.shutdown()
-    except GeneratorExit:  # no error: what the workers have begun to play or to import may end
+    except GeneratorExit:  # no error: what the workers have begun to play may end
         pool.shutdown(cancel_futures=True)
         raise
     except BrokenProcessPool as error:
@@ -138,33 +126,20 @@ def parallel_map(
 
 
 _worker: dict[str, Any] = {}
-"""In a worker: the work, which may be pickled, its preparation, the queue of reports, and the unpickled work."""
+"""In a worker: its work and the queue of its reports."""
 
 
-def _begin_work(prepare: Callable[[], None] | None, packed: Any, reports: Any) -> None:
+def _begin_work(work: Callable[..., Any], reports: Any) -> None:
     """Set up a worker: ignore signals that schedulers send to all processes of a job, and exit when the parent does."""
-    _worker.update(prepare=prepare, packed=packed, reports=reports)
+    _worker.update(work=work, reports=reports)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+    parent: Any = multiprocessing.parent_process()
     _exit_after(parent.join)  # otherwise the workers of a killed parent would wait forever
 
 
 def _work(task: Any) -> Any:
-    try:
-        if "work" not in _worker:
-            if _worker["prepare"] is not None:
-                _worker["prepare"]()
-            packed = _worker["packed"]
-            _worker["work"] = pickle.loads(packed) if isinstance(packed, bytes) else packed
-        return _worker["work"](task, _worker["reports"].put)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:  # errors of any class may fail to pickle, in any way
-            raise RuntimeError(f"{type(error).__name__}: {error}") from error
-        raise
+    return _worker["work"](task, _worker["reports"].put)
 
 
 def _exit_after(wait: Callable[[], object]) -> None:

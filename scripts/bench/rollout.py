@@ -19,7 +19,7 @@ from decision_rnn import load_agent
 from decision_rnn.environments.playing import make_group, play_together
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.rollout import episode_groups, rollout
-from decision_rnn.utils.workers import default_processes
+from decision_rnn.utils.workers import available_cores
 
 EPISODES, SEED, TARGET = 100, 1_000_000, 3600.0
 
@@ -57,7 +57,7 @@ def bench(options: argparse.Namespace) -> list[Row]:
     (recorded,) = play(recorder)
     works = {
         f"rollout/episodes-{EPISODES}": lambda: play(actor)[0]["return"],
-        f"rollout/episodes-{EPISODES}/all-cores": lambda: play(actor, processes=default_processes())[0]["return"],
+        f"rollout/episodes-{EPISODES}/all-cores": lambda: play(actor, processes=available_cores())[0]["return"],
         "rollout/environments-alone": lambda: replay(environment_id, recorder.groups),
     }
     cpu: dict[str, list[float]] = {name: [] for name in works}

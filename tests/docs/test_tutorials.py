@@ -97,7 +97,7 @@ def smaller(block: CodeBlock) -> str:
 def test_tutorial_runs_without_commands_that_start_processes(
     page: Path, folder: Path, inline_cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.evaluation.evaluate.default_processes", lambda: 1)
+    monkeypatch.setattr("decision_rnn.evaluation.evaluate.available_cores", lambda: 1)
     run_page(page, inline_cli, leave_out=PROCESSES)
 
 

@@ -9,17 +9,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import describe_alteration, known_spaces, settings_of
+from decision_rnn.environments.registry import known_spaces
 from decision_rnn.environments.spaces import described_spaces, read_spaces
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import read_record, to_json
+from decision_rnn.utils.parsing import read_record
 
 NESTED = Dict(
     goal=Tuple([Discrete(3, start=1), Box(0, 255, (2, 2), np.uint8)]), at=Box(-1, 1, ()), flags=MultiBinary(3)
@@ -143,15 +142,3 @@ def test_described_dict_keeps_the_order_of_its_entries() -> None:
     assert (read, actions) == (space, Discrete(2))
     assert list(read[0]) == ["place", "heading"]
     assert list(read[0]["heading"]) == ["sine", "cosine"]
-
-
-def test_infinite_settings_are_known_from_metadata(
-    write: Callable[..., EpisodeStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = EnvSpec("Tall-v0", "x:X", kwargs={"healthy_z_range": (0.7, np.inf)})
-    monkeypatch.setitem(gymnasium.registry, "Tall-v0", spec)
-    data = spec_of_store("local/x", write(-5, 5, UNKNOWN, environment_settings=settings_of(spec)))
-    settings = to_json(data)["environment_settings"]
-    json.dumps(settings, allow_nan=False)
-    assert describe_alteration("Tall-v0", settings) is None
-    assert describe_alteration("Tall-v0", settings | {"kwargs": {"healthy_z_range": [0.8, None]}})

@@ -29,20 +29,8 @@ from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.rollout import rollout
-from decision_rnn.utils import workers
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
 
-PLUGIN = """
-import gymnasium
-from test_rollout import Countdown, Reflex
-
-
-class Scripted(Reflex):
-    pass
-
-
-gymnasium.register("Corridor-v0", entry_point=Countdown)
-"""
 WAIT = 300
 """Seconds after which a process counts as hung; on a busy machine, importing torch alone takes twenty."""
 
@@ -81,13 +69,6 @@ class Paid(Countdown):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         return np.zeros(8), float(action[0]), True, False, {}
-
-
-class TwoWordsError(Exception):
-    """An exception that cannot be unpickled."""
-
-    def __init__(self, one: str = "oh", two: str = "dear", *, needed: None) -> None:
-        super().__init__(f"{one} {two}")
 
 
 @pytest.fixture(autouse=True)
@@ -140,10 +121,6 @@ def bad_input() -> None:
     raise InputError("mend the agent")
 
 
-def in_two_words() -> None:
-    raise TwoWordsError(needed=None)
-
-
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -152,7 +129,6 @@ def die() -> None:
     ("fail", "error", "words"),
     [
         (bad_input, InputError, "^mend the agent$"),
-        (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
         (die, EnvironmentFailure, "plays episodes"),
     ],
 )
@@ -160,21 +136,6 @@ def test_errors_and_the_death_of_a_worker_raise(fail: Callable[[], None], error:
     with pytest.raises(error, match=words) as caught:
         rollout(Hapless(fail), "Hopper-v5", [1.0], 9, 0, processes=2)
     assert fail is die or fail.__name__ in str(caught.value.__cause__)  # the traceback of the process
-
-
-def test_plugins_are_imported_in_spawned_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS: a process inherits nothing of its parent, and its actor is a class of the plugin."""
-    (tmp_path / "corridor.py").write_text(PLUGIN)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(workers, "START_METHOD", "spawn")
-    import corridor  # type: ignore[import-not-found]
-
-    try:
-        alone = rollout(corridor.Scripted(), "Corridor-v0", [1.0, 2.0], 3, 5)
-        others = rollout(corridor.Scripted(), "Corridor-v0", [1.0, 2.0], 3, 5, processes=2, plugins=["corridor"])
-        assert alone.tobytes() == others.tobytes()
-    finally:
-        del gymnasium.registry["Corridor-v0"], sys.modules["corridor"]
 
 
 def test_evaluation_uses_the_available_cores(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,13 +146,11 @@ def test_evaluation_uses_the_available_cores(pendulum: Make, monkeypatch: pytest
         return rollout(*arguments)
 
     monkeypatch.setattr(evaluate_module, "rollout", recorded)
-    monkeypatch.setattr(workers, "available_cores", lambda: 2)
+    monkeypatch.setattr(evaluate_module, "available_cores", lambda: 2)
     settings = EvaluationConfig(episodes=2, max_episode_steps=20)
     results = [score(pendulum(), settings, count) for count in (None, 1, 3)]
     assert results[0].targets == results[1].targets == results[2].targets
-    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # such a process cannot start others
-    score(pendulum(), settings)
-    assert processes == [2, 1, 3, 1]
+    assert processes == [2, 1, 3]
 
 
 AFTER_THREADS = """

@@ -6,6 +6,7 @@ A file, npz, holds the states of all episodes end to end: `observations` (rows, 
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +21,6 @@ from decision_rnn.data.sources.contract import PUBLISHED, Source, file_places, f
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.group import closing
 from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
 from decision_rnn.environments.ogbench.environment import GOALS, goal_episode, relabelled
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
