@@ -6,10 +6,9 @@ Tables, such as LeRobot's parquet files, are read by `table.py`.
 import contextlib
 import gzip
 import io
-import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,87 @@ import h5py
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from decision_rnn.data.logs import FLAGS, LISTED, NAMES, Log, LogOptions, Remarks, cut, label_log, natural
-from decision_rnn.data.table import TABLES, lerobot_files, read_table
+from decision_rnn.data.logs import FLAGS, LEFT_OUT, NAMES, Log, LogOptions, cut, label_log, listed, natural, notes_of
+from decision_rnn.data.table import INFO, TABLES, read_table
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import IMAGE_SIDE
-from decision_rnn.utils.errors import InputError, reading
+from decision_rnn.utils.errors import InputError, one_line, reading
 
 Arrays = Mapping[str, Any]
 """Arrays by key, such as `data/demo_0/obs/position`: numpy's, or HDF5's datasets, which are read when indexed."""
 FILES = (".hdf5", ".h5", ".npz")
+
+
+def expand_folder(log: Any) -> list[Any]:
+    """A log, or those in a folder that is not one of LeRobot's, in the natural order of their names."""
+    folder = Path(log).expanduser() if isinstance(log, str | Path) else None
+    if folder is None or not folder.is_dir() or (folder / INFO).is_file():
+        return [log]
+    files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
+    logs = [file for file in files if file.name.removesuffix(".gz").endswith((*FILES, *TABLES))]
+    if not logs:
+        raise InputError(
+            f"{folder} holds {listed([file.name for file in files]) or 'nothing'}: expected the files "
+            f"{', '.join((*FILES, *TABLES))}, or LeRobot's folder. Write the arrays of a zarr store by numpy.savez."
+        )
+    return list(logs)
+
+
+def open_log(log: Any, options: LogOptions) -> Log:
+    """Open a log.
+
+    Args:
+        log: The path of a file or of a folder of LeRobot's, arrays by name, or what `pandas.DataFrame` accepts.
+        options: The names of its columns or arrays; without observations and actions they are found by `NAMES`.
+
+    Raises:
+        InputError: If the log cannot be read, or its layout is unknown; the message then lists its arrays.
+    """
+    label = label_log(log)
+    if isinstance(log, Mapping):
+        named = {"observations", "actions"} <= options.names.keys()
+        if named and not any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values()):
+            return read_table(log, options)
+        return read_arrays(label, _by_path(log), options)
+    path = Path(log).expanduser() if isinstance(log, str | Path) else None
+    if path is None or not (path.name.removesuffix(".gz").endswith(FILES) or (path.is_file() and h5py.is_hdf5(path))):
+        return read_table(log, options)
+    arrays, environment_id = _read_file(path)
+    log = read_arrays(label, arrays, options)
+    log.environment_id = environment_id
+    return log
+
+
+def as_episode(item: Any) -> Any:
+    """An `Episode` from a dictionary of its arrays; anything else is returned unchanged."""
+    if not isinstance(item, Mapping):
+        return item
+    return next(read_arrays("a dictionary of arrays", _by_path(item), LogOptions(), whole=True).episodes)
+
+
+def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = False) -> Log:
+    """The episodes of arrays in a known layout; of a single one if `whole`. Errors as from `open_log`."""
+    names = options.names.get("actions", NAMES["actions"])
+    blocks = _blocks(arrays, "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names))
+    layouts = Counter(map(_layout, blocks.values()))
+    first = max(blocks.values(), key=lambda block: layouts[_layout(block)], default={})
+    reader = _Reader(label, first, options, whole or "" not in blocks)
+    if not (reader.keys["observations"] and reader.keys["actions"]):
+        raise InputError(
+            f"{label} has an unknown layout: {_shapes(arrays)}. Expected observations (T, O) that are not images, "
+            "actions (T, A), and flags (T,) or ends of episodes unless each episode is a numbered group. Name the "
+            "arrays with --observations, --actions, --reward, --terminated, --truncated, --episode."
+        )
+    masks = {key: set(np.ravel(arrays[key]).astype("U").tolist()) for key in arrays if key.startswith("mask/")}
+    splits = {key.removeprefix("mask/"): members for key, members in masks.items()}  # of robomimic
+    if (members := options.members(label, splits)) is not None:
+        blocks, splits = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}, {}
+    actions = [first[key] for key in reader.keys["actions"]]
+    numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
+    space = Discrete(int(np.max(actions[0])) + 1) if numbered else None
+    notes = notes_of(reader.keys, reader.unread, splits)
+    size = sum(int(np.prod(np.shape(each)[1:])) for each in actions)
+    return Log(reader.episodes(blocks, notes[LEFT_OUT]), reader.keys, size, {}, (reader.space, space), notes=notes)
 
 
 def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:
@@ -38,151 +109,73 @@ def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:
     all arrays, without a name: `actions`, as of D4RL and d3rlpy 1, or `data/action`, as of diffusion policy.
     """
     groups = (re.fullmatch(rf"(.*\D|)\d+/(steps/)?({action})(/.*)?", key) for key in arrays)
-    matches = {re.escape(match[1]) for match in groups if match}
-    stems = "|".join(matches)
+    stems = "|".join({re.escape(match[1]) for match in groups if match})
+    grouped = rf"(?P<block>({stems})\d+)/(steps/)?(?P<name>.*)(?P<part>)"
     for layout in (
-        rf"(?P<block>({stems if matches else '(?!)'})\d+)(/(steps/)?(?P<name>.*))?(?P<part>)",
+        *([grouped] if any(re.fullmatch(grouped, key) for key in arrays) else []),
         r"(?P<name>.*?[^\d_])_(?P<block>\d+)(_(?P<part>\d+))?",
         r"(?P<block>)((data|meta|steps)/)?(?P<name>.*)(?P<part>)",
     ):
         blocks: dict[str, dict[str, Any]] = {}
-        for key in arrays if matches else sorted(arrays, key=natural):
+        for key in arrays if stems else sorted(arrays, key=natural):
             if match := re.fullmatch(layout, key):
-                block = blocks.setdefault(match["block"], {})
-                if match["name"]:
-                    block["/".join(filter(None, match.group("name", "part")))] = arrays[key]
+                name = "/".join(filter(None, match.group("name", "part")))
+                blocks.setdefault(match["block"], {})[name] = arrays[key]
         if any(re.fullmatch(rf"({action})(/.*)?", key) for block in blocks.values() for key in block):
             break
     names = {block: f"episode {block}" if block.isdecimal() else block for block in sorted(blocks, key=natural)}
     return {name: blocks[block] for block, name in names.items()}
 
 
-def open_log(logs: Sequence[Any], options: LogOptions, remarks: Remarks) -> Log:
-    """Open a log, or several files as one.
-
-    Args:
-        logs: The paths of files or of a folder of LeRobot's, arrays by name, or what `pandas.DataFrame` accepts.
-        options: The names of its columns or arrays; without observations and actions they are found by `NAMES`.
-        remarks: Collects remarks for readers of scores.
-
-    Raises:
-        InputError: If the log cannot be read, or its layout is unknown; the message then lists its arrays.
-    """
-    if not _is_of_arrays(logs[0], options):
-        return read_table(logs, options, remarks)
-    if "time" in options.names:
-        raise InputError(f"the steps of arrays are in order: leave out --time {options.names['time'][0]}.")
-    label = " and ".join(map(label_log, logs))
-    arrays, environment_id = _open_arrays(logs[0])
-    if len(logs) > 1:
-        with reading(label, "one log"):
-            keys = [key for key, values in arrays.items() if np.shape(values)]
-            # Read one after another: more files than a process may hold open can be joined.
-            opened = [{key: np.asarray(_open_arrays(log)[0][key]) for key in keys} for log in logs]
-            for key in (key for key in keys if key.rpartition("/")[2] in NAMES["ends"]):
-                steps = np.cumsum([0, *(each[key][-1] for each in opened[:-1])])
-                opened = [{**each, key: each[key] + before} for each, before in zip(opened, steps, strict=True)]
-            arrays = {key: np.concatenate([each[key] for each in opened]) for key in keys}
-    remarks.counts["logs"] += 1
-    log = read_arrays(label, arrays, options, remarks)
-    log.environment_id = environment_id
-    return log
-
-
-def expand_folder(log: Any) -> list[Any]:
-    """A log, or those in a folder that is not one of LeRobot's, in the natural order of their names."""
-    folder = Path(log).expanduser() if isinstance(log, str | Path) else None
-    if folder is None or not folder.is_dir():
-        return [log]
-    if nested := sorted(folder.glob("*/meta/info.json")):  # several of LeRobot's
-        return [file.parents[1] for file in nested]
-    if lerobot_files(folder):
-        return [log]
-    files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
-    logs = [file for file in files if file.name.removesuffix(".gz").endswith((*FILES, *TABLES))]
-    if not logs:
-        raise InputError(
-            f"{folder} holds {', '.join(file.name for file in files[:LISTED]) or 'nothing'}: expected the files "
-            f"{', '.join((*FILES, *TABLES))}, or LeRobot's folder. Write the arrays of a zarr store by numpy.savez."
-        )
-    return list(logs)
-
-
-def as_episode(item: Any) -> Any:
-    """An `Episode` from a dictionary of its arrays; anything else is returned unchanged."""
-    if not isinstance(item, Mapping):
-        return item
-    log = read_arrays("a dictionary of arrays", _by_path(item), LogOptions(), Remarks(), whole=True)
-    return next(log.episodes)
-
-
-def read_arrays(label: str, arrays: Arrays, options: LogOptions, remarks: Remarks, whole: bool = False) -> Log:
-    """The episodes of arrays in a known layout; of a single one if `whole`. Errors as from `open_log`."""
-    names = options.names.get("actions", NAMES["actions"])
-    pattern = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names)
-    blocks = _blocks(arrays, pattern)
-    reader = _Reader(label, blocks, options, remarks, whole or "" not in blocks)
-    if not (reader.keys["observations"] and reader.keys["actions"]):
-        raise InputError(
-            f"{label} has an unknown layout: {_shapes(arrays)}. Expected observations (T, O) that are not images, "
-            "actions (T, A), and flags (T,) or ends of episodes unless each episode is a numbered group. Name the "
-            "arrays with --observations, --actions, --reward, --terminated, --truncated, --episode."
-        )
-    masks = {key: set(np.ravel(arrays[key]).astype("U").tolist()) for key in arrays if key.startswith("mask/")}
-    splits = {key.removeprefix("mask/"): members for key, members in masks.items()}
-    if (members := options.members(label, splits, remarks)) is not None:
-        blocks = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}
-    numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
-    space = Discrete(int(np.max(blocks[""][reader.keys["actions"][0]])) + 1) if numbered and "" in blocks else None
-    return Log(reader.episodes(blocks), {}, (reader.space, space))
-
-
 class _Reader:
-    """Reads episodes from the blocks of a log.
+    """Reads episodes from the blocks of a log, in the layout of most of them.
 
     Attributes:
         keys: By role, the keys of its arrays in a block.
-        widths: By key, the shape of the rows of most of its arrays.
+        shapes: By key, the shape of the rows of observations and actions.
         space: The space of an observation; None for vectors.
+        unread: The keys of other arrays with a row for every step, such as images.
     """
 
-    def __init__(
-        self, label: str, blocks: Mapping[str, Arrays], options: LogOptions, remarks: Remarks, whole: bool
-    ) -> None:
-        self.label, self.options, self.remarks, self.whole = label, options, remarks, whole
-        named: dict[str, list[Any]] = {}
-        for key, values in chain.from_iterable(block.items() for block in blocks.values()):
-            named.setdefault(key, []).append(values)
-        samples = {key: _typical(arrays) for key, arrays in named.items()}
-        self.keys = {role: options.find(label, role, list(samples), remarks) for role in NAMES}
-        observed = sorted(self.keys["observations"], key=lambda key: key.split("/"))
-        vectors = {key for key in observed if _is_vector(samples[key]) and 2 * len(named[key]) >= len(blocks)}
-        remarks.name("images", [key for key in observed if key not in vectors])
-        observed = self.keys["observations"] = [key for key in observed if key in vectors]
-        suffixes = {key: key.partition("/")[2] for key in observed}
-        following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes.values()] for name in NAMES["following"]]
-        self.widths = widths = {key: values.shape[1:] for key, values in samples.items()}
-        self.keys["following"] = next((keys for keys in following if widths.keys() >= set(keys)), [])
-        for key, observation in zip(self.keys["following"], suffixes, strict=False):
-            if widths[key] != widths[observation]:
-                raise InputError(f"{label}: the shapes of {key} {widths[key]} and {observation} differ.")
-        shapes = {tuple((suffix or key).split("/")): widths[key] or (1,) for key, suffix in suffixes.items()}
+    def __init__(self, label: str, block: Arrays, options: LogOptions, whole: bool) -> None:
+        self.label, self.options, self.whole = label, options, whole
+        self.keys = keys = options.find(label, list(block))
+        observed = sorted(keys["observations"], key=lambda key: key.split("/"))
+        keys["observations"] = observed = [key for key in observed if _is_vector(block[key])]
+        suffixes = [key.partition("/")[2] for key in observed]
+        following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes] for name in NAMES["following"]]
+        keys["following"] = next((each for each in following if each and set(each) <= set(block)), [])
+        self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
+        self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
+        paths = [tuple((suffix or key).split("/")) for key, suffix in zip(observed, suffixes, strict=True)]
+        shapes = {path: self.shapes[key] or (1,) for path, key in zip(paths, observed, strict=True)}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
-        if not any(self.keys[flag] for flag in ("terminated", "truncated", "success")):
-            remarks.name("done", self.keys["done"])
+        steps = max((np.shape(block[key])[:1] for key in keys["actions"]), default=())
+        used = set(chain.from_iterable(keys.values()))
+        self.unread = [key for key in block if key not in used and steps and np.shape(block[key])[:1] == steps]
 
-    def episodes(self, blocks: Mapping[str, Arrays]) -> Iterator[Episode]:
-        """The episodes of blocks, in order. A block that is whole or has one more observation than actions is one."""
+    def episodes(self, blocks: Mapping[str, Arrays], left_out: list[str]) -> Iterator[Episode]:
+        """The episodes of blocks, in order. A block that is whole or has one more observation than actions is one. One
+        that cannot be read is an error, or `left_out` if missing numbers are none."""
         for name, block in blocks.items():
             where = ", ".join(filter(None, (self.label, name)))
-            tolerant = self.remarks.leaving_out(name, self.options.missing) if self.whole else contextlib.nullcontext()
-            with tolerant, reading(where, "episodes", "Name its arrays, or pass them to import_log in Python."):
-                yield from cut(self._read(where, block), self.remarks.counts)
+            try:
+                with reading(where, "episodes", "Name its arrays, or pass them to import_log in Python."):
+                    yield from cut(self._read(where, block))
+            except InputError as error:
+                if self.options.missing == "error" or not self.whole:
+                    raise
+                left_out.append(f"{name} ({one_line(error)})")
 
-    def _matrix(self, block: Arrays, role: str) -> np.ndarray:
+    def _matrix(self, where: str, block: Arrays, role: str) -> np.ndarray:
         """The arrays of a role side by side, (rows, entries)."""
         arrays = [np.asarray(block[key]) for key in self.keys[role]]
+        for key, array in zip(self.keys[role], arrays, strict=True):
+            if key in self.shapes and array.shape[1:] != self.shapes[key]:
+                raise InputError(
+                    f"{where}: the rows of {key} have the shape {array.shape[1:]}, unlike {self.shapes[key]}."
+                )
         matrices = [array.reshape(len(array), -1) for array in arrays]
         return matrices[0] if len(matrices) == 1 else np.concatenate(matrices, axis=1)
 
@@ -215,17 +208,12 @@ class _Reader:
         last = np.append(ids[1:] != ids[:-1], True)
         if len(ids) != steps or len(np.unique(ids)) != last.sum():
             raise InputError(f"{where}: {key} does not cut the {steps} steps into episodes, each with steps in a row.")
-        if kind == "episode":
-            self.remarks.identify(self.label, dict.fromkeys(ids[last].tolist()))
         return last
 
     def _read(self, where: str, block: Arrays) -> dict[str, np.ndarray]:
         """The arrays of a block, as `cut` takes them."""
-        for key in (*self.keys["observations"], *self.keys["actions"]):
-            if (rows := np.shape(block[key])[1:]) != self.widths[key]:
-                raise InputError(f"{where}: the rows of {key} have the shape {rows}, unlike {self.widths[key]}.")
         roles = ("observations", "following", "actions", "rewards")
-        arrays = {role: self._matrix(block, role) for role in roles if self.keys[role]}
+        arrays = {role: self._matrix(where, block, role) for role in roles if self.keys[role]}
         steps = len(arrays["actions"])
         if "rewards" in arrays:
             arrays["rewards"] = np.ravel(arrays["rewards"])
@@ -238,23 +226,12 @@ class _Reader:
             )
         arrays |= {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
         bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
-        used = set(chain.from_iterable(self.keys.values()))
-        for key in (key for key in block if key not in used and np.shape(block[key]) in ((steps,), (steps, 1))):
-            with contextlib.suppress(TypeError):  # objects of several types mark no episodes
-                different, codes = np.unique(values := np.ravel(block[key]), return_inverse=True)
-                if values.dtype.kind in "fiub" and different.tolist() == [0, 1]:
-                    self.remarks.name("flags", [key])
-                elif bounds is None:
-                    self.remarks.name_bounds(key, codes, values)
         return arrays if bounds is None else arrays | {"bounds": bounds}
 
 
-def _typical(arrays: Sequence[Any]) -> Any:
-    """The largest of the arrays whose rows have the most common shape; some may be empty."""
-    shapes = [array.shape for array in arrays]
-    ((rows, _),) = Counter(shape[1:] for shape in shapes).most_common(1)
-    sizes = [(shape[1:] == rows, math.prod(shape)) for shape in shapes]
-    return arrays[sizes.index(max(sizes))]
+def _layout(block: Arrays) -> tuple[Any, ...]:
+    """The keys of a block, and the shapes of their rows."""
+    return tuple((key, np.shape(values)[1:]) for key, values in block.items())
 
 
 def _is_vector(array: Any) -> bool:
@@ -280,45 +257,31 @@ def _by_path(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, values in arrays.items():
         name = f"{prefix}{key}"
-        if isinstance(values, Mapping) and len(values):
+        if isinstance(values, Mapping):
             flat |= _by_path(values, f"{name}/")
         elif isinstance(values, h5py.Dataset):
             flat[name] = values
-        else:  # an empty group may be an episode that is missing
+        else:
             with reading(name, "an array", "Give numpy's arrays."):
                 flat[name] = np.asarray(values)
     return flat
 
 
-def _is_of_arrays(log: Any, options: LogOptions) -> bool:
-    """Whether a log has arrays: an HDF5 or npz file, or a dictionary of arrays rather than of named columns."""
-    if isinstance(log, Mapping):
-        named = {"observations", "actions"} <= options.names.keys()
-        return not named or any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values())
-    if not isinstance(log, str | Path):
-        return False
-    path = Path(log).expanduser()
-    return path.name.removesuffix(".gz").endswith(FILES) or (path.is_file() and h5py.is_hdf5(path))
-
-
-def _open_arrays(log: Any) -> tuple[Arrays, str | None]:
-    """The arrays of a file or a dictionary, and the Gymnasium id that the file names, if any."""
-    if isinstance(log, Mapping):
-        return _by_path(log), None
-    path, arrays = Path(log).expanduser(), dict[str, Any]()
+def _read_file(path: Path) -> tuple[Arrays, str | None]:
+    """The arrays of a file, and the Gymnasium id that it names, if any."""
     with reading(path, "npz" if ".npz" in path.suffixes else "HDF5"):
         source = io.BytesIO(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path
-        if ".npz" in path.suffixes:
-            with np.load(source, allow_pickle=False) as content:
-                for key in content.files:
-                    with contextlib.suppress(ValueError):  # a pickle, which is not read
-                        arrays[key] = content[key]
-            return arrays, None
-        file = h5py.File(source, "r")  # closed with the last of its datasets
-        environment_id = file.attrs.get("environment_id")
-        return _by_path(file), environment_id if isinstance(environment_id, str) else None
+        if ".npz" not in path.suffixes:
+            file = h5py.File(source, "r")  # closed with the last of its datasets
+            environment_id = file.attrs.get("environment_id")
+            return _by_path(file), environment_id if isinstance(environment_id, str) else None
+        arrays: dict[str, Any] = {}
+        with np.load(source, allow_pickle=False) as content:
+            for key in content.files:
+                with contextlib.suppress(ValueError):  # a pickle, which is not read
+                    arrays[key] = content[key]
+        return arrays, None
 
 
 def _shapes(arrays: Arrays) -> str:
-    listed = [f"{key} {np.shape(values)} {values.dtype}" for key, values in arrays.items()]
-    return ", ".join(listed[:LISTED]) or "no arrays"
+    return listed([f"{key} {np.shape(values)} {values.dtype}" for key, values in arrays.items()]) or "no arrays"

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 import gymnasium
@@ -13,7 +12,7 @@ from gymnasium.spaces import Box
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import expand_folder, open_log
 from decision_rnn.data.info import warn_of_choices, warn_of_copies
-from decision_rnn.data.logs import Log, LogOptions, Remarks
+from decision_rnn.data.logs import Log, LogOptions, listed
 from decision_rnn.data.sources.local import check_new, write_store
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.utils.errors import InputError
@@ -40,7 +39,6 @@ def import_log(
     missing: Missing = "error",
     append: bool = False,
     overwrite: bool = False,
-    join: bool = False,
     split: str | None = None,
     progress: bool = True,
 ) -> Dataset:
@@ -82,8 +80,6 @@ def import_log(
             truncated. Unless it is `error`, an episode that cannot be read is left out.
         append: If the dataset exists, add the episodes to its end.
         overwrite: If the dataset exists, replace it once the whole log is read; until then, or if that fails, it stays.
-        join: Whether files are parts of one log, in which an episode may go on in the next file; by default the same
-            `episode` in two files is two episodes.
         split: The name of the episodes to read, if the file has splits, such as `valid` in one of robomimic's; by
             default all.
         progress: Whether to show progress bars and remarks.
@@ -109,54 +105,46 @@ def import_log(
         raise InputError(f"there are no logs for {name}: expected at least one.")
     single = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
     names = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
-    names |= {role: (column,) * (column is not None) for role, column in single.items()}
+    names |= {role: (column,) for role, column in single.items() if column is not None}
     options = LogOptions({role: columns for role, columns in names.items() if columns}, split, missing)
-    notes, remarks = list[str](), Remarks()
+    notes = list[str]()
     if convert(every, PositiveInt, "every") > 1:
         notes.append(f"only the first of every {every} steps is kept: agents act once in {every} steps of the log")
     check_new(name, append, overwrite)
 
-    batches = [logs] if join else [[each] for each in logs]
-    missing_log: Missing = missing if len(batches) > 1 else "error"
-
-    def open_logs() -> Iterator[tuple[str, Log]]:
-        for number, each in enumerate(batches):
-            where = str(each[0]) if isinstance(each[0], str | Path) else f"log {number}"
-            with remarks.leaving_out(where, missing_log, ""):
-                yield where, open_log(each, options, remarks)
-
-    def read_all() -> Iterator[Episode]:
-        shapes: list[Any] = []
-        for where, log in chain([(label, first)], opened):
-            with remarks.leaving_out(where, missing_log, ""):
-                if (log.columns, log.spaces[0]) != (first.columns, first.spaces[0]):
-                    layout = f"the columns {log.columns} and the observations {log.spaces[0] or 'vectors'}"
-                    raise InputError(f"{where} has {layout}, unlike {label}: import it alone.")
-                for episode in log.episodes:
-                    rows = [np.shape(each)[1:] for each in (episode.observations, episode.actions)]
-                    if (shapes := shapes or rows) != rows:
-                        raise InputError(f"{where} has rows of the shapes {rows}, unlike {shapes} in {label}.")
-                    yield _every(episode, every) if every > 1 else episode
-        notes.extend(remarks.sentences())
+    def read(first: Log) -> Iterator[Episode]:
+        remarks: dict[str, dict[str, None]] = {}
+        for number, each in enumerate(chain([first], opened)):
+            if (each.columns, each.spaces[0]) != (first.columns, first.spaces[0]):
+                layout = f"the columns {each.columns} and the observations {each.spaces[0] or 'vectors'}"
+                raise InputError(f"log {number} has {layout}, unlike log 0: import it alone.")
+            yield from each.episodes if every == 1 else (_every(episode, every) for episode in each.episodes)
+            for kind, subjects in each.notes.items():
+                remarks.setdefault(kind, {}).update(dict.fromkeys(subjects))
+        notes.extend(f"{kind}: {listed(list(subjects))}" for kind, subjects in remarks.items() if subjects)
 
     with quiet(not progress):
-        opened = open_logs()
-        label, first = next(opened, None) or ("", open_log(batches[0], options, remarks))
-        for match in remarks.names.get("patterns", ()):
-            tell(f"{name}: {match}")
-        episodes: Iterator[Episode] = read_all()
+        opened = (open_log(each, options) for each in logs)
+        first = next(opened)
+        tell(f"{name} reads " + ", ".join(f"{role} from {listed(keys)}" for role, keys in first.keys.items() if keys))
         action_space = action_space or first.spaces[1]
         if action_low is not None or action_high is not None:
             if action_space is not None:
                 raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
-            for sample in (samples := list(islice(episodes, 1))):  # which says how many entries there are
-                action_space = _box(action_low, action_high, np.shape(sample.actions)[1])
-            episodes = chain(samples, episodes)
-        settings: dict[str, Any] = {"observation_space": first.spaces[0], "action_space": action_space}
-        settings |= {"append": append, "overwrite": overwrite, "missing": missing, "columns": first.columns}
-        counting = bar(episodes, "importing", unit=" episodes")
-        store = write_store(name, counting, environment_id or first.environment_id, notes=notes, **settings)
-        for note in dict.fromkeys(notes):
+            action_space = _box(action_low, action_high, first.action_size)
+        store = write_store(
+            name,
+            bar(read(first), "importing", unit=" episodes"),
+            environment_id or first.environment_id,
+            observation_space=first.spaces[0],
+            action_space=action_space,
+            missing=missing,
+            append=append,
+            overwrite=overwrite,
+            columns=first.columns,
+            notes=notes,
+        )
+        for note in notes:
             warn(f"{name}: {note}")
         for warning in (*warn_of_choices(store), *warn_of_copies(store)):
             warn(f"{name}: warning: {warning}")

@@ -1,9 +1,7 @@
-"""Logs of all formats: the usual names of arrays and columns, options, remarks, and the cut into episodes."""
+"""Logs of all formats: the usual names of their arrays and columns, and the cut into episodes."""
 
-import contextlib
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -14,8 +12,7 @@ import numpy as np
 
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.spaces import OptionalSpaces
-from decision_rnn.utils.errors import InputError, did_you_mean, one_line
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.errors import InputError, did_you_mean
 
 NAMES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
@@ -34,13 +31,15 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The names that other libraries give to arrays and columns, by role; the first that a log has is read."""
 FLAGS = ("terminated", "truncated", "done", "success")
-LEAVE_OUT = " --missing drop_episode leaves out such episodes; end_episode ends those with missing numbers before."
 LISTED = 20
-"""The most names or files that an error lists."""
-GAP = 10
-"""A longer step of time, in median ones, is noted."""
-SHOWN = 5
-"""The most names that a sentence lists."""
+"""The most names or files that a message lists."""
+UNREAD, LEFT_OUT, SPLITS, ENDS = (
+    "not read",
+    "left out, since they cannot be read",
+    "all of its splits are read (--split reads one)",
+    "read as terminations, since it does not distinguish truncations",
+)
+"""What the notes of a log are about."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,18 @@ class LogOptions:
     split: str | None = None
     missing: Missing = "error"
 
-    def find(self, label: str, role: str, known: Sequence[str], remarks: "Remarks") -> list[str]:
-        """The columns or arrays of a role among those that are known: the named ones, or the first of usual names.
-        What a pattern matches is noted.
+    def find(self, label: str, known: Sequence[str], usual: bool = True) -> dict[str, list[str]]:
+        """The columns or arrays of each role among those that are known: the named ones, or if `usual` the first of the
+        usual names. InputError if the log lacks a named one."""
+        keys: dict[str, list[str]] = {}
+        for role, names in NAMES.items():
+            groups = ([key for key in known if re.fullmatch(rf"{re.escape(n)}([/.].*)?", key)] for n in names)
+            keys[role] = next(filter(None, groups), []) if usual else []
+            if role in self.names:
+                keys[role] = self._named(label, role, known)
+        return keys
 
-        Raises:
-            InputError: If the log lacks a named one.
-        """
-        if role not in self.names:
-            usual = (rf"{re.escape(name)}([/.].*)?" for name in NAMES[role])
-            groups = ([name for name in known if re.fullmatch(pattern, name)] for pattern in usual)
-            return next(filter(None, groups), [])
+    def _named(self, label: str, role: str, known: Sequence[str]) -> list[str]:
         current = [name for name in known if name.partition("/")[0] not in NAMES["following"]]
         matches = dict[str, None]()
         for pattern in self.names[role]:
@@ -77,113 +77,56 @@ class LogOptions:
                 matching = [pattern]
             if not matching:
                 near = did_you_mean(pattern, known)
-                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {', '.join(known[:LISTED])}.")
-            if matching != [pattern]:
-                remarks.name("patterns", [f"{pattern} reads {listed(matching, LISTED)}"])
+                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {listed(known)}.")
             matches |= dict.fromkeys(matching)
         return list(matches)
 
-    def members(self, label: str, splits: Mapping[str, Collection[Any]], remarks: "Remarks") -> Collection[Any] | None:
+    def members(self, label: str, splits: Mapping[str, Collection[Any]]) -> Collection[Any] | None:
         """The episodes of the split to read; None for all."""
-        if self.split is None:
-            if len(splits) > 1:
-                remarks.name("splits", (f"{split} ({len(members)})" for split, members in splits.items()))
-            return None
-        if self.split not in splits:
+        if self.split is not None and self.split not in splits:
             raise InputError(f"{label} has no split {self.split!r:.100}: it has {', '.join(splits) or 'none'}.")
-        return splits[self.split]
+        return None if self.split is None else splits[self.split]
 
 
 @dataclass
 class Log:
-    """An open log: its episodes and, if it has them, the names of columns, the spaces and the Gymnasium id."""
+    """An open log.
+
+    Attributes:
+        episodes: Its episodes.
+        keys: By role, the columns or arrays that are read.
+        action_size: The number of entries of an action.
+        columns: The names of the entries of `observations` and `actions`, if it has any.
+        spaces: The spaces that it states.
+        environment_id: The Gymnasium id that it states.
+        notes: What readers of scores should know, as names by what they are about; complete after the last episode.
+    """
 
     episodes: Iterator[Episode]
+    keys: dict[str, list[str]]
+    action_size: int
     columns: dict[str, list[str]] = field(default_factory=dict)
     spaces: OptionalSpaces = (None, None)
     environment_id: str | None = None
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
 
-class Remarks:
-    """Counts and names that are collected while logs are read, and described by `sentences`."""
-
-    def __init__(self) -> None:
-        self.counts = Counter[str]()
-        self.names: dict[str, dict[str, None]] = {}
-        self.ids: dict[Any, tuple[str, tuple[Any, Any] | None]] = {}
-
-    def name(self, kind: str, names: Iterable[str]) -> None:
-        """Note names of a kind, once each."""
-        self.names.setdefault(kind, {}).update(dict.fromkeys(names))
-
-    def name_bounds(self, name: str, codes: np.ndarray, values: np.ndarray) -> None:
-        """Note an unused column or array that seems to number episodes, or to be the time in them; `codes` (N,) number
-        its different values."""
-        runs = 1 + np.count_nonzero(np.diff(codes))
-        if 1 < runs == codes.max() + 1 <= len(codes) / 2 and values.dtype.kind not in "fc":
-            self.name("flags", [name])
-        elif values.dtype.kind in "iuf" and runs > 1:
-            growth = np.diff(values.astype(np.float64))
-            first = values[1:][~(growth > 0)] - values[0]
-            if 0 < len(first) < len(growth) / 2 and (np.abs(first) < np.median(growth)).all():
-                self.name("anew", [name])
-
-    @contextlib.contextmanager
-    def leaving_out(self, where: str, missing: Missing, remedy: str = LEAVE_OUT) -> Iterator[None]:
-        """Note InputError inside the block as an episode or file that is left out; raise it if `missing` is `error`."""
-        try:
-            yield
-        except InputError as error:
-            if missing == "error":
-                raise InputError(f"{error}{remedy}") from None
-            self.name("left out", [f"{where} ({one_line(error)})"])
-
-    def identify(self, log: str, times: Mapping[Any, tuple[Any, Any] | None]) -> None:
-        """Note ids of a log's episodes that an earlier log has too; `times` are the first and the last, if known."""
-        for episode, span in times.items():
-            earlier, before = self.ids.get(episode, (log, None))
-            if earlier != log:
-                continues = ", where its times continue" * bool(before and span and span[0] > before[1])
-                self.name("shared", [f"the episode {episode} is in {earlier} and {log}{continues}"])
-            self.ids[episode] = log, span
-
-    def sentences(self) -> Iterator[str]:
-        """Sentences on how logs became episodes, for readers of scores."""
-        counts, names = self.counts, {kind: listed(list(each)) for kind, each in self.names.items() if each}
-        episodes = counted(counts["episodes"], "episode")
-        steps, join = counted(counts["partial steps"], "step"), ", --join reads the files as one log"
-        sentences = {
-            "repeated": f"the log has no observation after the last action of {{:,}} of {episodes}: the last "
-            "observation is repeated",
-            "joined": f"the rows of {{:,}} of {episodes} were not side by side in the log",
-            "gaps": f"in {{:,}} of {episodes} the time jumps by more than {GAP} of its median steps without an end",
-            "unrewarded": "the log has no rewards: all are 0",
-            "untimed": "it has no timeouts: episodes end only at its terminals",
-            "partial": f"{{}} of {episodes} ({steps}) end without a flag: they are neither terminated nor truncated "
-            f"(--partial drop leaves them out{join if counts['logs'] > 1 else ''})",
-            "endless": "no flag ends episodes in {:,} of the logs: each is read as one truncated episode",
-            "within": f"flags are true within {{:,}} of {episodes}, which are not cut there",
-            "done": "{} does not distinguish termination from truncation: ends are read as terminations",
-            "flags": "not read, although it seems to mark episodes: {} (by --terminated, --truncated or --episode)",
-            "anew": "within an episode it begins anew: {}; name what numbers the episodes by --episode",
-            "images": "left out, since they are not numeric vectors in most episodes: {}",
-            "tasks": "the observations do not distinguish {}: --observations may name task_index too",
-            "splits": "all of its splits are read: {} (--split reads one)",
-            "shared": "{}: read as two episodes (--join reads the files as one log)",
-            "left out": "left out, since they cannot be read: {}",
-        }
-        for kind, sentence in sentences.items():
-            if value := counts[kind] or names.get(kind):
-                yield sentence.format(value)
+def notes_of(
+    keys: Mapping[str, Sequence[str]], unread: Sequence[str], splits: Mapping[str, Collection[Any]]
+) -> dict[str, list[str]]:
+    """The notes of a log with these keys, arrays or columns that are not read, and splits if all are read."""
+    alone = keys["done"] if not any(keys[flag] for flag in FLAGS if flag != "done") else []
+    several = [f"{split} ({len(members)})" for split, members in splits.items()] if len(splits) > 1 else []
+    return {UNREAD: list(unread), ENDS: list(alone), SPLITS: several, LEFT_OUT: []}
 
 
-def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Episode]:
+def cut(arrays: Mapping[str, np.ndarray]) -> Iterator[Episode]:
     """Cut steps into episodes: at `bounds`, otherwise at flags and where the next observation is not the following one.
+    Where no observation follows the last action of an episode, the last one is repeated.
 
     Args:
         arrays: `observations` (T, O) and `actions` (T, A); as far as known `rewards` (T,), `following` (T, O), the
             observations after the actions, any of `FLAGS` (T,) and `bounds` (T,), bool, the last steps of episodes.
-        counts: The counts of `Remarks`, which are increased.
     """
     observations, actions = arrays["observations"], arrays["actions"]
     steps, following = len(actions), arrays.get("following", observations)
@@ -191,39 +134,28 @@ def cut(arrays: Mapping[str, np.ndarray], counts: Counter[str]) -> Iterator[Epis
     if "terminated" not in arrays:
         terminated = success if "success" in arrays else done & ~truncated
     truncated = truncated | (done & ~terminated)
-    ends, within, bounds = terminated | truncated, np.zeros(steps, bool), arrays.get("bounds")
+    ends, bounds = terminated | truncated, arrays.get("bounds")
     if not {"bounds", "following", *FLAGS} & set(arrays):
-        counts["endless"] += 1
         bounds = np.arange(steps) == steps - 1
     if bounds is not None:
-        within, ends = ends & ~bounds, bounds
+        ends = bounds
         if "truncated" not in arrays:
             truncated = truncated | (ends & ~terminated)
     elif "following" in arrays:
         before, after = following[:-1], observations[1:]
         differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN equals NaN
         ends = ends | np.append(differ.any(1), False)
-    offsets = np.concatenate([[0], np.flatnonzero(ends[:-1]) + 1, [steps]])
-    last = offsets[1:] - 1
-    unflagged = ~(terminated | truncated)[last]
-    counts["episodes"] += len(last)
-    counts["partial"] += int(unflagged.sum())
-    counts["partial steps"] += int(np.diff(offsets)[unflagged].sum())
-    counts["within"] += int(np.logical_or.reduceat(within, offsets[:-1]).sum())
-    counts["repeated"] += len(last) * ("following" not in arrays)
-    counts["unrewarded"] += "rewards" not in arrays
-    counts["untimed"] += "terminated" in arrays and not {"bounds", "truncated", "done"} & set(arrays)
     rewards = arrays.get("rewards", np.zeros(steps))
-    for start, stop in pairwise(offsets):
+    for start, stop in pairwise([0, *(np.flatnonzero(ends[:-1]) + 1).tolist(), steps]):
         observed = np.concatenate([observations[start:stop], following[stop - 1 : stop]])
         flags = bool(terminated[stop - 1]), bool(truncated[stop - 1])
         yield Episode(observed, actions[start:stop], rewards[start:stop], *flags)
 
 
-def listed(names: list[str], most: int = SHOWN) -> str:
+def listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def label_log(log: Any) -> str:

@@ -31,6 +31,8 @@ from file_server import FileServer, serving
 from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import open_dataset
+from decision_rnn.data.formats import open_log
+from decision_rnn.data.logs import LogOptions
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.d4rl import D4RLSource, read_d4rl, write_d4rl
 from decision_rnn.environments.episode import Episode
@@ -47,22 +49,23 @@ def hopper() -> list[Episode]:
     return hopper_episodes(ENDS)
 
 
-def test_file_gives_its_episodes_and_names_partial_ones(hopper: list[Episode], tmp_path: Path) -> None:
+def test_file_gives_its_episodes_also_partial_ones(hopper: list[Episode], tmp_path: Path) -> None:
     both = [*hopper, *hopper_episodes([(30, True, False), (9, False, False)], seed=1)]
-    for episodes, note in ((hopper, "1 of 5 episodes (25 steps)"), (both, "2 of 7 episodes (34 steps)")):
+    for episodes in (hopper, both):
         notes: list[str] = []
         file = write_hdf5(tmp_path / "f.hdf5", arrays_of(episodes))
-        assert_equal(read_d4rl(file, notes, max_episode_steps=1000), episodes)
-        assert [note in each for each in notes] == [True]
+        assert_equal(read_d4rl(file, TASKS["hopper"], notes), episodes)
+        assert notes == []
 
 
-def test_extra_observation_columns_are_dropped(hopper: list[Episode], tmp_path: Path) -> None:
-    notes: list[str] = []
-    read = list(read_d4rl(write_hdf5(tmp_path / "f.hdf5", arrays_of(hopper)), notes, observation_dims=(4, 11)))
-    np.testing.assert_array_equal(read[1].observations, hopper[1].observations[:, :4])
-    assert any("first 4 of 11" in note for note in notes)
+def test_contact_forces_of_ant_are_dropped(tmp_path: Path) -> None:
+    episode, notes = random_episode(np.random.default_rng(0), (5, True, False), (111, 8)), list[str]()
+    file = write_hdf5(tmp_path / "f.hdf5", arrays_of([episode]))
+    (read,) = read_d4rl(file, TASKS["ant"], notes)
+    np.testing.assert_array_equal(read.observations, episode.observations[:, :27])
+    assert any("first 27 of 111" in note for note in notes)
     with pytest.raises(InputError, match=r"f\.hdf5: observations"):
-        list(read_d4rl(tmp_path / "f.hdf5", [], observation_dims=(4, 12)))
+        list(read_d4rl(file, TASKS["hopper"], notes))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -76,7 +79,7 @@ def test_random_stores_round_trip_bit_for_bit(seed: int, tmp_path: Path) -> None
     store = written(tmp_path / "store", episodes)
     for each, name in ((store, "whole"), (store.select(np.arange(len(store)) % 2 == 0), "part")):
         write_d4rl(tmp_path / f"{name}.hdf5", each)
-        again = written(tmp_path / name, list(read_d4rl(tmp_path / f"{name}.hdf5", [])))
+        again = written(tmp_path / name, list(open_log(tmp_path / f"{name}.hdf5", LogOptions()).episodes))
         np.testing.assert_array_equal(again.table, each.table)
         np.testing.assert_array_equal(rewards_of(again), rewards_of(each))
 
@@ -116,7 +119,6 @@ def test_file_given_by_path_is_converted_once(folders: Path, capfd: pytest.Captu
     assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
     assert (spec.return_scale, spec.target_returns) == (1000.0, (3600.0, 1800.0))
     error = capfd.readouterr().err
-    assert "1 of 3 episodes (4 steps)" in error
     assert "SHA-256" in error
     made = (store.path / "manifest.json").stat().st_mtime_ns
     os.utime(file)  # another modification time, the same bytes

@@ -1,12 +1,10 @@
 """Options of `import_log` for a robot's logs: bounds of actions, every n-th step, and what patterns match."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-import pandas
 import pytest
 from gymnasium.spaces import Box, Discrete
 
@@ -78,12 +76,12 @@ def test_every_nth_step_keeps_rewards_and_ends(number: int, discrete: bool) -> N
         assert (after.terminated, after.truncated) == (before.terminated, before.truncated)
 
 
-def test_patterns_print_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_of_patterns_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     log = log_of()
     imported("local/log", {**log, "pid_controller_0": log["motor_a"]}, observations="p*")
-    lines = [line for line in capsys.readouterr().out.splitlines() if re.search(r"p\* reads", line)]
-    assert len(lines) == 1
-    assert all(name in lines[0] for name in ("pose_x", "pose_y", "pid_controller_0"))
+    printed = capsys.readouterr()
+    assert all(name in printed.out for name in ("pose_x", "pose_y", "pid_controller_0"))
+    assert "gain" not in printed.err
 
 
 def test_whole_name_is_no_pattern(tmp_path: Path) -> None:
@@ -96,15 +94,3 @@ def test_whole_name_is_no_pattern(tmp_path: Path) -> None:
             file[f"data/demo_0/{path}"] = np.ones((5, width))
     store = import_log(tmp_path / "demos.hdf5", "local/demos", "policy", "actions").store
     assert (store.observation_dim, store.action_dim) == (4, 1)
-
-
-@pytest.mark.parametrize("dates", [False, True])
-def test_gaps_in_time_and_lost_steps_are_noted(dates: bool) -> None:
-    times: Any = np.arange(14.0) * 60
-    times[9:] += 3600
-    log = {**log_of((7, 7)), "time": pandas.to_datetime(times, unit="s", utc=True).astype(str) if dates else times}
-    log["pose_x"][4] = np.nan
-    dataset = import_log(log, "local/gap", "pose_*", "motor_*", episode="flight", time="time", missing="end_episode")
-    notes = dataset.store.source["notes"]
-    assert sum(note.startswith("in 1 of 2 episodes the time") for note in notes) == 1
-    assert sum("without 3 steps" in note for note in notes) == 1

@@ -64,7 +64,7 @@ def imported(log: Any, name: str = "local/log", **options: Any) -> list[Episode]
 @pytest.mark.parametrize("kind", ["csv", "semicolons", "parquet", "memory"])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_log_gives_the_episodes_it_was_made_of(
-    kind: str, shuffled: bool, episodes: list[Episode], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, shuffled: bool, episodes: list[Episode], tmp_path: Path
 ) -> None:
     log, options = pa.table(table_of(episodes)), {**FLAGS}
     if shuffled:
@@ -75,25 +75,25 @@ def test_log_gives_the_episodes_it_was_made_of(
         pa.parquet.write_table(log, path, row_group_size=20)
     elif kind != "memory":
         pa.csv.write_csv(log, path, pa.csv.WriteOptions(delimiter=";" if kind == "semicolons" else ","))
-    read = imported(log if kind == "memory" else path, **options)
+    read = imported(log.to_pandas() if kind == "memory" else path, **options)
     if shuffled:
         read, episodes = (sorted(each, key=lambda episode: len(episode.rewards)) for each in (read, episodes))
-        assert "4 of 5 episodes" in capsys.readouterr().err
     for episode in episodes:
         episode.observations[-1] = episode.observations[-2]
     assert_equal(read, episodes)
 
 
-def test_last_row_without_an_action_is_the_final_observation(capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = imported(short_log(u=[1, 2, 3, 4, None], v=[0, 0, 0, 0, None], r=[1, 10, 100, 1000, None]))
+def test_last_row_without_an_action_is_the_final_observation() -> None:
+    log = short_log(u=[1, 2, 3, 4, None], v=[0, 0, 0, 0, None], r=[1, 10, 100, 1000, None])
+    first, second = imported(log)
     np.testing.assert_array_equal(first.observations[:, 0], [0, 1, 1])  # no row is lost
     np.testing.assert_array_equal(second.observations[:, 0], [2, 3, 4])
     np.testing.assert_array_equal(second.actions[:, 0], [3, 4])
     np.testing.assert_array_equal(second.rewards, [100, 1000])
     assert (first.terminated, first.truncated) == (second.terminated, second.truncated) == (False, True)
+    _, ended = imported({**log, "over": [0, 0, 0, 0, 1]}, "local/ended", terminated="over")
+    assert (len(ended.rewards), ended.terminated) == (2, True)
     info = format_info(open_dataset("local/log"))
-    for printed in (capsys.readouterr().err, info):
-        assert "1 of 2 episodes" in printed
     assert [line.split()[1] for line in info.splitlines() if line.strip()[:1].isdigit()] == ["obs_0", "u", "v"]
 
 
@@ -189,7 +189,7 @@ def test_logs_are_appended_only_with_the_same_columns() -> None:
         ({"u": [0, -1e300, 0, 0, 0]}, {}, "row 1 .* u"),
         ({"run": [1, 1, None, 2, 2]}, {}, "row 2 .* run"),
         ({"t": [0, 1, 0, 1, 1]}, {"time": "t"}, "t .* row 3"),
-        ({}, {"time": "t", "episode": None}, "t .* row"),
+        ({}, {"time": "t", "episode": None}, "t .* row 0"),
         ({"over": [1, 0, 0, 0, 0]}, {"terminated": "over"}, "terminated .* row 0"),
         ({"over": [2, 0, 0, 0, 0]}, {"terminated": "over"}, "row 0 .* over"),
         ({"u": [[1.0]] * 4 + [[1.0, 2.0]]}, {}, "column u"),
@@ -222,7 +222,7 @@ def test_import_without_a_package_names_the_extra(monkeypatch: pytest.MonkeyPatc
             imported(log)
 
 
-@pytest.mark.parametrize("kind", ["number", "date", "category", "index", "levels"])
+@pytest.mark.parametrize("kind", ["number", "date", "category"])
 def test_frames_of_other_types(kind: str) -> None:
     """Times as text are in the order of their numbers or dates, where 10 is after 9."""
     steps, ids = np.arange(24), np.repeat(["b", "a"], 12)
@@ -232,9 +232,6 @@ def test_frames_of_other_types(kind: str) -> None:
         frame["t"] = frame.t.astype(str) if kind == "number" else [f"2026-01-31 12:00:{step % 12}" for step in steps]
     frame = frame.sample(frac=1, random_state=0).sort_values("run", ascending=False, kind="stable")
     frame["run"] = frame.run.astype("category") if kind == "category" else frame.run
-    frame = frame.set_index(["run", "t"]) if kind == "index" else frame
-    if kind == "levels":
-        frame.columns = pandas.MultiIndex.from_product([["log"], frame.columns])
     names = {"observations": "x", "actions": "u", "reward": None, "time": "t"}
     for episode, x in zip(imported(frame, **names), expected, strict=True):
         np.testing.assert_array_equal(episode.observations[:-1, 0], x)
@@ -248,7 +245,7 @@ def test_values_that_are_no_numbers_are_refused(values: Any) -> None:
             imported(pandas.DataFrame(short_log(obs_0=values)), missing=missing)
 
 
-def test_d4rl_file_of_any_task_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_d4rl_file_of_any_task_is_imported(tmp_path: Path) -> None:
     """Maze2d's sizes, flags as numbers and goals in `infos`, without timeouts, as older files."""
     random = np.random.default_rng(0)
     arrays = {
@@ -262,7 +259,6 @@ def test_d4rl_file_of_any_task_is_imported(tmp_path: Path, capsys: pytest.Captur
     store = open_dataset("local/maze").store
     assert store.episode_lengths.tolist() == [4, 5]
     assert (store.environment_id, store.observation_dim, store.action_dim) == ("Maze-v9", 4, 2)
-    assert "no timeouts" in capsys.readouterr().err
 
 
 def test_missing_numbers_of_a_d4rl_file(tmp_path: Path) -> None:

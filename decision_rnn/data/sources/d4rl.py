@@ -6,7 +6,7 @@ in a file, such as `infos`, is ignored.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -14,12 +14,12 @@ import numpy as np
 
 from decision_rnn.data.cache import identify, is_made_of
 from decision_rnn.data.formats import read_arrays
-from decision_rnn.data.logs import LogOptions, Remarks
+from decision_rnn.data.logs import LogOptions
 from decision_rnn.data.sources.contract import Source, file_places, find_file, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.tasks import TASKS
+from decision_rnn.environments.tasks import TASKS, MujocoTask
 from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.files import new_file
@@ -89,8 +89,7 @@ def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
     files, notes, task = identify([file]), list[str](), TASKS[_stem(name).partition("_")[0]]
     if not _is_published(name, files):
         notes.append("its SHA-256 is not that of the published file")
-    dims = [task.observation_dim] + [task.observation_dim + CONTACT_FORCES] * (task.environment == "Ant")
-    episodes = read_d4rl(file, notes, max_episode_steps=TIME_LIMIT, observation_dims=dims)
+    episodes = read_d4rl(file, task, notes)
     store = EpisodeStore.write(
         folder,
         bar(episodes, "converting", unit=" episodes"),
@@ -105,9 +104,7 @@ def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
     return store
 
 
-def read_d4rl(
-    path: Path, notes: list[str], max_episode_steps: int | None = None, observation_dims: Sequence[int] = ()
-) -> Iterator[Episode]:
+def read_d4rl(path: Path, task: MujocoTask, notes: list[str]) -> Iterator[Episode]:
     """The episodes of a file in D4RL's layout, which is read into memory.
 
     An episode ends where `terminals | timeouts` is true, and where the next row does not continue it (as at the seam of
@@ -117,10 +114,8 @@ def read_d4rl(
 
     Args:
         path: The HDF5 file.
-        notes: Extended by sentences on which of these cases occurred.
-        max_episode_steps: The environment's time limit, which no episode may exceed; None for a file of any task.
-        observation_dims: The numbers of observation columns that the file may have, of which the first so many as the
-            first number says are kept; any if empty.
+        task: Its task, whose observations are the first columns.
+        notes: Extended by a sentence if there are further columns.
 
     Raises:
         InputError: If the file is invalid; the message names the file and the key.
@@ -129,26 +124,23 @@ def read_d4rl(
         keys = ("observations", "actions", "rewards", "terminals")
         optional = [key for key in ("timeouts", "next_observations") if key in file]
         arrays: dict[str, np.ndarray] = {key: file[key][()] for key in (*keys, *optional)}
-        columns = arrays["observations"].shape[-1]
-    if observation_dims and columns not in observation_dims:
-        raise InputError(
-            f"{path}: observations has {columns} columns, expected {observation_dims[0]}: another dataset's?"
-        )
-    if observation_dims and columns > observation_dims[0]:
+        columns, size = arrays["observations"].shape[-1], task.observation_dim
+    if columns not in (size, size + CONTACT_FORCES):
+        raise InputError(f"{path}: observations has {columns} columns, expected {size}: another dataset's?")
+    if columns > size:
         for key in {"observations", "next_observations"} & set(arrays):
-            arrays[key] = arrays[key][:, : observation_dims[0]]
-        notes.append(f"only the first {observation_dims[0]} of {columns} observations are kept, as in the environment")
-    remarks, row = Remarks(), 0
-    for episode in read_arrays(str(path), arrays, LogOptions(), remarks).episodes:
+            arrays[key] = arrays[key][:, :size]
+        notes.append(f"only the first {size} of {columns} observations are kept, as in the environment")
+    row = 0
+    for episode in read_arrays(str(path), arrays, LogOptions()).episodes:
         length = len(episode.rewards)
-        if max_episode_steps is not None and length > max_episode_steps:
+        if length > TIME_LIMIT:
             raise InputError(
                 f"{path}: terminals and timeouts leave an episode of {length} steps from row {row} on, but the "
-                f"environment's limit is {max_episode_steps}. Use a version 2 file."
+                f"environment's limit is {TIME_LIMIT}. Use a version 2 file."
             )
         row += length
         yield episode
-    notes.extend(remarks.sentences())
 
 
 def write_d4rl(path: Path, store: EpisodeStore) -> None:
