@@ -1,25 +1,23 @@
 """A tiny comparison: its keys, its episodes, and an executor in the tests' process."""
 
 import contextlib
-import os
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from decision_rnn import Episode
 from decision_rnn.cli.main import main
 from decision_rnn.comparison.executors import LOG, Task
-from decision_rnn.utils.workers import JOBS
 
 
 class Inline:
     """Trains runs in this process, one after the other."""
 
-    def __init__(self, jobs: int = 1) -> None:
-        self.jobs = jobs
+    jobs = 1
+
+    def __init__(self) -> None:
         self.started: list[str] = []
 
     def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
@@ -35,9 +33,7 @@ class Inline:
                 (task.folder / LOG).open("a") as log,
                 contextlib.redirect_stdout(log),
                 contextlib.redirect_stderr(log),
-                pytest.MonkeyPatch.context() as patch,
             ):
-                patch.setitem(os.environ, JOBS, str(self.jobs))
                 code = main(words)
             yield number, task.fault() if code else None
 

@@ -11,7 +11,7 @@ import yaml
 from decision_rnn.comparison.executors import LOG, LocalExecutor, RayExecutor
 from decision_rnn.comparison.plan import OTHER, Plan
 from decision_rnn.comparison.record import ComparedVariant, Failure
-from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
+from decision_rnn.comparison.results import Comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_variants
 from decision_rnn.config import flatten, nest, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name, is_ready, open_dataset
@@ -39,7 +39,7 @@ def compare(
     seeds: int | Sequence[int] = 3,
     steps: int | None = None,
     output: Path | str | None = None,
-    checkpoint_episodes: int = 20,
+    checkpoint_episodes: int = 0,
     margin: float | None = None,
     jobs: int | None = None,
     executor: Literal["local", "ray"] = "local",
@@ -65,7 +65,7 @@ def compare(
         seeds: The number of seeds of every variant on every dataset, starting from `seed`, or a list of seeds.
         steps: Optimiser steps of every run; 2,000 if left out.
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
-        checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.
+        checkpoint_episodes: Episodes with which every checkpoint of a run is evaluated during training.
         margin: In points of score: whether a variant is equivalent to the first one within this margin is tested too.
             Choose it before you see the scores.
         jobs: Number of concurrent runs; one per core if left out.
@@ -92,7 +92,6 @@ def compare(
         ...     seeds=1,
         ...     steps=10,
         ...     output="compared",
-        ...     checkpoint_episodes=0,
         ...     progress=False,
         ...     backbone={"width": 16, "layers": 1},
         ...     evaluation={"episodes": 1},
@@ -158,8 +157,8 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     reported at once and does not stop the others. Without an executor the plan's is used.
 
     Raises:
-        InputError: If another process is running the comparison, the output folder is a run's, a run's folder holds a
-            run of another configuration or of other data, or the folder's comparison has runs that this one lacks.
+        InputError: If another process is running the comparison, the output folder is a run's, or a run's folder holds
+            a run of another configuration or of other data.
         EnvironmentFailure: If every run has failed, with the error of the first.
     """
     file = plan.output / "config.yaml"
@@ -167,26 +166,16 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
         raise InputError(f"{plan.output} holds a run: {OTHER}")
     with working_alone(plan.output, "comparison", "running the comparison"), handle_signals():
         datasets, planned = plan.trials()
-        others: list[str] = []
-        with contextlib.suppress(InputError):  # there is none, or one that is made again from the runs
-            others = [trial.run for trial in read_comparison(plan.output).trials]
-        if others := [run for run in others if run not in {each.run for each in planned}]:
-            raise InputError(
-                f"{plan.output}/comparison.json has {others[0]}: {OTHER}, compare it too, or remove that file"
-            )
         trials = {run.run: run.collect() for run in planned}
-        pending = [run for run in planned if trials[run.run] is None]
+        pending, failed = [run for run in planned if trials[run.run] is None], list[Failure]()
         executor = executor or make_executor(plan, len(planned))
-        sizes = {"variant": len(plan.variants), "dataset": len(datasets), "seed": len(plan.seeds)}
-        text = f"{' x '.join(counted(number, noun) for noun, number in sizes.items())}: {counted(len(planned), 'run')}"
-        tell(f"{text}, of which {len(planned) - len(pending)} are done; {executor.jobs} at a time, in {plan.output}")
-
-        failed = []
+        done = len(planned) - len(pending)
+        tell(f"{counted(len(planned), 'run')}, {done} of them done; {executor.jobs} at a time, in {plan.output}")
         with (
             bar(total=len(pending), desc="training", unit="run", show=bool(pending)) as progress,
             contextlib.closing(executor.run([run.task() for run in pending])) as events,
         ):
-            for ended, (number, error) in enumerate(events, 1):
+            for number, error in events:
                 progress.update(1)
                 run = pending[number]
                 trials[run.run] = None if error else run.collect()
@@ -194,15 +183,13 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
                     error = error or f"no result on data of fingerprint {run.data.fingerprint[:12]}"
                     about = {"variant": run.variant, "dataset": run.data.name, "run": run.run}
                     failed.append(Failure(**about, seed=run.config.seed, error=error))
-                warn(f"[{ended} of {len(pending)}] {run.run} {f'failed: {error}' if error else 'done'}")
+                warn(f"{run.run} {f'failed: {error}' if error else 'done'}")
 
-        settings = max((run.config.evaluation for run in planned), key=lambda each: each.episodes)
         variants = [vars(variant) | {"config": to_dict(variant.config)} for variant in plan.variants]
         comparison = Comparison(
             command=command,
             seeds=plan.seeds,
-            episodes=settings.episodes,
-            checkpoint_episodes=settings.checkpoint_episodes,
+            episodes=max(run.config.evaluation.episodes for run in planned),
             margin=plan.margin,
             datasets=datasets,
             variants=tuple(ComparedVariant(**values) for values in variants),
@@ -211,9 +198,9 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
         )
         write_comparison(plan.output, comparison)
         write_atomically(file, yaml.safe_dump(plan.keys, sort_keys=False, default_flow_style=None).encode())
-        if not comparison.trials:
-            log = plan.output / failed[0].run / LOG
-            raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {failed[0].error}. See {log}.")
+    if not comparison.trials:
+        log = plan.output / failed[0].run / LOG
+        raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {failed[0].error}. See {log}.")
     return comparison
 
 

@@ -13,20 +13,16 @@ from typing import Any
 
 import torch
 
-from decision_rnn.runs.folder import checkpoints_of
 from decision_rnn.utils import workers
 from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import locked
 from decision_rnn.utils.interruption import Interruption, handle_signals
-from decision_rnn.utils.workers import JOBS, LIFELINE, available_cores, thread_limits
+from decision_rnn.utils.workers import LIFELINE, available_cores, thread_limits
 
 LOG = "run.log"
 """The file in a run's folder with the output of its processes, tracebacks included."""
-STARTED, ERROR, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
-"""Beginnings of a process's output in a log, and of its errors."""
-POLL, STARTS, INTERRUPTED, ENDING = 0.2, 2, 130, 60
-"""Seconds between polls of a process; how often it is started if it is killed, such as for lack of memory; the exit
-code of a run that was interrupted and has written a checkpoint; and the seconds that it has to write it."""
+POLL, ENDING = 0.2, 60
+"""Seconds between polls of a process, and those that an interrupted run has to write a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -49,48 +45,37 @@ class Task:
             words.append("--resume")
         return words
 
-    def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
-        """Start the run, one of `jobs` at a time, in a process that ends with this one and writes to the run's log."""
+    def start(self, threads: int) -> "subprocess.Popen[bytes]":
+        """Start the run in a process that ends with this one and writes to the run's log."""
         words = [*self.words, "--processes", str(threads)]
         self.folder.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
-        if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
-            environment[JOBS] = str(jobs)
         with (self.folder / LOG).open("ab") as log:
-            log.write(f"{STARTED}{shlex.join(words)}\n".encode())
+            log.write(f"$ decision-rnn {shlex.join(words)}\n".encode())
             log.flush()
-            command = [*workers.PROGRAM, *words]
+            command, environment = [*workers.PROGRAM, *words], {**os.environ, **thread_limits(threads), LIFELINE: "1"}
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
-    def train(self, jobs: int, threads: int, stop: threading.Event) -> str | None:
-        """Run the process to its end, and once more, from the last checkpoint, if it is killed; `stop` ends it early,
-        with a checkpoint. Returns the error in one line, or None if the run succeeded."""
-        for _ in range(STARTS):
-            try:
-                process = self.start(jobs, threads)
-            except OSError as error:
-                return f"cannot write {self.folder}: {one_line(error)}"
-            while process.poll() is None:
-                if stop.wait(POLL):
-                    process.terminate()
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(ENDING)
-                    process.kill()  # safe: its files are written atomically
-                    process.wait()
-            if stop.is_set() or (process.returncode >= 0 and process.returncode != INTERRUPTED):
-                return self.fault() if process.returncode else None
-        code = process.returncode
-        killed = "interrupted" if code == INTERRUPTED else f"killed by signal {-code}, perhaps for lack of memory,"
-        return f"its process was {killed} {STARTS} times; the same command goes on from its last checkpoint"
+    def train(self, threads: int, stop: threading.Event) -> str | None:
+        """Run the process to its end; `stop` ends it early, with a checkpoint. Returns the error in one line, or None
+        if the run succeeded."""
+        try:
+            process = self.start(threads)
+        except OSError as error:
+            return f"cannot write {self.folder}: {one_line(error)}"
+        while process.poll() is None:
+            if stop.wait(POLL):
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(ENDING)
+                process.kill()  # safe: its files are written atomically
+                process.wait()
+        if process.returncode < 0:
+            return f"killed by signal {-process.returncode}; the same command goes on from its last checkpoint"
+        return self.fault() if process.returncode else None
 
     def fault(self) -> str:
-        """The error of a run that has failed, in one line, from its log."""
-        last = (self.folder / LOG).read_text(errors="replace").rpartition(STARTED)[2]
-        lines = last.rpartition(TRACEBACK)[2].splitlines()
-        if TRACEBACK in last:
-            return " ".join(line for line in lines if line[:1].strip())  # without its frames
-        errors = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
-        return errors[-1] if errors else f"it ended without an error in its {LOG}"
+        """The error of a run that has failed: the last line of its log."""
+        return (self.folder / LOG).read_text(errors="replace").splitlines()[-1].removeprefix("decision-rnn: ")
 
 
 class LocalExecutor:
@@ -104,10 +89,10 @@ class LocalExecutor:
     def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None], None, None]:
         """Yields the number of every task that has ended, with its error in one line or None. Closing the generator
         early stops everything that it has started, and waits for the checkpoints."""
-        stop, jobs = threading.Event(), min(self.jobs, len(tasks))
+        stop = threading.Event()
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
-                running = {pool.submit(self.train, task, jobs, stop): i for i, task in enumerate(tasks)}
+                running = {pool.submit(self.train, task, stop): i for i, task in enumerate(tasks)}
                 for ended in as_completed(running):
                     yield running[ended], ended.result()
             finally:
@@ -115,8 +100,8 @@ class LocalExecutor:
                 with Interruption(patient=True):
                     pool.shutdown(cancel_futures=True)
 
-    def train(self, task: Task, jobs: int, stop: threading.Event) -> str | None:
-        return task.train(jobs, self.threads, stop)
+    def train(self, task: Task, stop: threading.Event) -> str | None:
+        return task.train(self.threads, stop)
 
 
 class RayExecutor(LocalExecutor):
@@ -140,11 +125,11 @@ class RayExecutor(LocalExecutor):
         self.gpus = int(resources.get("GPU", 0))
         super().__init__(jobs or max(1, int(resources.get("CPU", 1))))
 
-    def train(self, task: Task, jobs: int, stop: threading.Event) -> str | None:
+    def train(self, task: Task, stop: threading.Event) -> str | None:
         # A task has no GPU that it does not ask for.
         gpus = int(task.device == "cuda" or (task.device == "auto" and self.gpus > 0))
         remote = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(_on_node)
-        reference = remote.remote(task, jobs, os.getcwd())
+        reference = remote.remote(task, os.getcwd())
         while not self.ray.wait([reference], timeout=POLL)[0]:
             if stop.is_set():
                 self.ray.cancel(reference)  # interrupts `_on_node`, also more than once
@@ -154,7 +139,7 @@ class RayExecutor(LocalExecutor):
             return f"its task was lost: {one_line(error)}"
 
 
-def _on_node(task: Task, jobs: int, folder: str) -> str | None:
+def _on_node(task: Task, folder: str) -> str | None:
     """Train a run on a node, with one thread as for a local run, so that results are equal to the last digit."""
     with contextlib.suppress(OSError):  # plugins and files are looked for here; the node may not have this folder
         os.chdir(folder)
@@ -162,4 +147,4 @@ def _on_node(task: Task, jobs: int, folder: str) -> str | None:
         pass  # a run on a node taken for lost may need a moment to end
     stop = threading.Event()
     with handle_signals(lambda *_: stop.set()):
-        return task.train(jobs, 1, stop)
+        return task.train(1, stop)

@@ -6,7 +6,6 @@ Everything that can be checked in advance is checked here, before hours of work.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,7 @@ from pydantic import Field
 from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.held_out import HeldOutErrors
-from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
+from decision_rnn.comparison.record import ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import CHOICES, RunConfig
 from decision_rnn.data.dataset import Dataset, open_dataset
@@ -25,12 +24,12 @@ from decision_rnn.data.info import warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.registry import registered
 from decision_rnn.environments.tasks import observation_index
-from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
+from decision_rnn.evaluation.evaluate import evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import METRICS, metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
-from decision_rnn.runs.folder import check_resumed_run, final_step, read_metrics, write_config
+from decision_rnn.runs.folder import check_resumed_run, final_step, write_config
 from decision_rnn.runs.loggers import find_logger
 from decision_rnn.training.prepare import select_episodes
 from decision_rnn.utils.errors import InputError
@@ -69,34 +68,19 @@ class PlannedTrial:
 
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
-        folder = self.output / self.run
-        played = self._played(folder) if self.config.evaluation.episodes else {}
-        predicted = {} if self.held_out is None or played is None else self.held_out.measure(folder, self.config)
-        if played is None or predicted is None:
+        folder, config, played = self.output / self.run, self.config, dict[str, Any]()
+        if config.evaluation.episodes:
+            result = stored_result(folder, config, self.data, final_step(folder, config), config.evaluation)
+            if result is None:
+                return None
+            played = {field.name: getattr(result, field.name) for field in fields(Measurements)}
+            if self.comparable != self.data.comparable:
+                played["remarks"] = (self.comparable, *result.remarks)
+        predicted = {} if self.held_out is None else self.held_out.measure(folder, config)
+        if predicted is None:
             return None
-        return Trial(
-            variant=self.variant,
-            dataset=self.data.name,
-            seed=self.config.seed,
-            run=self.run,
-            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder) if isfinite(line["loss"])),
-            **{**predicted, **played},
-        )
-
-    def _played(self, folder: Path) -> dict[str, Any] | None:
-        """Results of the evaluations of the checkpoints, or None if one of the last checkpoint is missing."""
-        config, last, every = self.config, final_step(folder, self.config), self.config.training.checkpoint_every
-        result = stored_result(folder, config, self.data, last, config.evaluation)
-        steps = (*range(every, last, every), last) if result and config.evaluation.checkpoint_episodes else ()
-        settings = checkpoint_settings(config, self.data)
-        checkpoints = {step: stored_result(folder, config, self.data, step, settings) for step in steps}
-        if result is None or checkpoints.get(last, result) is None:
-            return None
-        measured = {field.name: getattr(result, field.name) for field in fields(Measurements)}
-        if self.comparable != self.data.comparable:
-            measured["remarks"] = (self.comparable, *result.remarks)
-        scores = ((step, each.targets) for step, each in checkpoints.items() if each is not None)
-        return {"checkpoints": tuple(CheckpointScores(step=step, targets=each) for step, each in scores), **measured}
+        about: Any = {"variant": self.variant, "dataset": self.data.name, "seed": config.seed, "run": self.run}
+        return Trial(**about, **{**predicted, **played})
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)

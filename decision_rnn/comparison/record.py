@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.evaluation.results import Measurements, TargetResult, describe_acting
+from decision_rnn.evaluation.results import Measurements, describe_acting
 from decision_rnn.utils.parsing import TargetReturn
 
 Role = Literal["paper", "best", "spread", "bc"]
@@ -69,21 +69,11 @@ class ComparedVariant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointScores:
-    """An evaluation of one checkpoint, with fewer episodes than the final evaluation."""
-
-    step: int
-    targets: tuple[TargetResult, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Trial(Measurements):
     """One run of a comparison, a variant on a dataset with a seed, and the evaluation of its last checkpoint.
 
     Attributes:
         run: Folder of the run, relative to the comparison's.
-        checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
-        loss: Training steps and the loss at each.
         held_out: (episodes,), the errors of the last checkpoint on held-out episodes; None without these.
     """
 
@@ -91,8 +81,6 @@ class Trial(Measurements):
     dataset: str
     seed: int
     run: str
-    checkpoints: tuple[CheckpointScores, ...]
-    loss: tuple[tuple[int, float], ...]
     held_out: tuple[float, ...] | None = None
 
     def __repr__(self) -> str:
@@ -119,7 +107,6 @@ class Record:
     Attributes:
         schema: Version of the file format; 4 has no held-out errors.
         episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
-        checkpoint_episodes: Episodes of every checkpoint, per target; 0 if only the last one was evaluated.
         margin: In points of score, within which a variant counts as equivalent to the reference; None if not tested.
         variants: In the order of the command, controls last; the first one is the reference.
         trials: The runs that have a result.
@@ -129,7 +116,6 @@ class Record:
     command: str
     seeds: tuple[int, ...]
     episodes: int
-    checkpoint_episodes: int
     margin: float | None = None
     datasets: tuple[ComparedDataset, ...]
     variants: tuple[ComparedVariant, ...]

@@ -38,7 +38,7 @@ from decision_rnn.utils.machine import commit, hardware, versions
 from decision_rnn.utils.messages import counted, quiet, warn
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
-from decision_rnn.utils.workers import available_cores, jobs_at_a_time
+from decision_rnn.utils.workers import available_cores
 
 TIMED_ACTIONS = 200
 """Number of consecutive actions whose median time is reported."""
@@ -201,7 +201,6 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         evaluation_seconds=round(seconds, 2),
         action_microseconds=cost[0],
         state_bytes=cost[1],
-        jobs=jobs_at_a_time(),
         **measured_at(policy),
     )
 

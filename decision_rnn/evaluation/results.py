@@ -140,7 +140,6 @@ class Measurements:
         training_seconds: Wall time of the training up to that step.
         action_microseconds: Median time of one action in one environment on one thread; None for exported policies.
         state_bytes: Size of the agent's state for one environment; None likewise.
-        jobs: Number of runs that `compare` trained at the same time, including this one; None if not known.
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
     """
@@ -154,7 +153,6 @@ class Measurements:
     backbone_parameters: int | None
     action_microseconds: float | None = None
     state_bytes: int | None = None
-    jobs: int | None = None
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]

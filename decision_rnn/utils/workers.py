@@ -21,8 +21,6 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Report = Callable[[int], object]
 
-JOBS = "DECISION_RNN_JOBS"
-"""The environment variable of `jobs_at_a_time`."""
 LIFELINE = "DECISION_RNN_LIFELINE"
 """The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
 REPORT_SECONDS = 0.1
@@ -34,11 +32,6 @@ PROGRAM = (sys.executable, "-m", "decision_rnn")
 def available_cores() -> int:
     """The number of cores this process may use, if the system reports it; else of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def jobs_at_a_time() -> int | None:
-    """The number of runs that `compare` trains at the same time as this one, including it; None for other runs."""
-    return int(os.environ[JOBS]) if JOBS in os.environ else None
 
 
 def thread_limits(threads: int) -> dict[str, str]:

@@ -54,8 +54,6 @@ def make_trial(label: str, score: float, seed: int = 0, dataset: str = "local/ro
     targets = [None] if label == "bc" else [*TARGETS]
     values: dict[str, Any] = {
         "targets": tuple(achieved(target, (30 * score - 30, 30 * score + 30)) for target in targets),
-        "checkpoints": (),
-        "loss": ((100, 0.5),),
         "step": 20_000,
         "parameters": 730_000,
         "backbone_parameters": 700_000,
@@ -67,7 +65,6 @@ def make_trial(label: str, score: float, seed: int = 0, dataset: str = "local/ro
         "commit": "0123456789ab",
         "versions": {"python": "3.12.0", "torch": "2.12.0"},
         "hardware": {"cpu": "Test CPU", "cores": 2, "threads": 1, "gpu": None},
-        "jobs": 2,
     }
     return Trial(variant=label, dataset=dataset, seed=seed, run=f"{label}-seed{seed}", **{**values, **changes})
 
@@ -78,7 +75,6 @@ def of_trials(trials: Sequence[Trial], datasets: Sequence[str] = ("local/round",
         "command": "decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
         "seeds": tuple(sorted({trial.seed for trial in trials})),
         "episodes": 2,
-        "checkpoint_episodes": 20,
         "datasets": tuple(map(make_dataset, datasets)),
         "variants": tuple(
             ComparedVariant(label=label, name=NAMES.get(label, label), control=label in CONTROLS, config=CONFIG)

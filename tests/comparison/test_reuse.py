@@ -56,13 +56,12 @@ def test_results_in_another_environment_are_not_reused(
     pendulum = gymnasium.spec("Pendulum-v1")
     monkeypatch.setitem(gymnasium.registry, "Short-v1", replace(pendulum, id="Short-v1", max_episode_steps=7))
     mine = write(0)
-    (before,) = comparing(checkpoint_episodes=2).trials
+    (before,) = comparing().trials
     assert {target.length_mean for target in before.targets} == {200.0}
     shutil.rmtree(mine)
     write(0, environment_id="Short-v1")
-    (after,) = comparing(checkpoint_episodes=2).trials
+    (after,) = comparing().trials
     assert {target.length_mean for target in after.targets} == {7.0}
-    assert {target.length_mean for target in after.checkpoints[-1].targets} == {7.0}
 
 
 def test_result_of_another_key_or_damaged_does_not_count(
@@ -136,20 +135,17 @@ def test_each_dataset_variant_and_seed_has_a_run_and_trial(
 def test_checkpoint_episodes_evaluate_every_checkpoint_once(
     mine: Path, comparing: Compare, run: Path, executor: Inline, tmp_path: Path
 ) -> None:
-    """With more checkpoint episodes than before, only checkpoints that still exist are evaluated."""
     keys: dict[str, Any] = {"training.steps": 7, "evaluation.target_returns": [100.0, 50.0], "backbone.dropout": 0.2}
     keys["condition.rtg_quantile"] = 0
     (trial,) = comparing(**keys, checkpoint_episodes=2).trials
-    assert len(list((run / "results").iterdir())) == 5
-    assert [point.step for point in trial.checkpoints] == [2, 4, 6, 7]
-    first, best = trial.checkpoints[0].targets
+    results = [read_result(path) for path in (run / "results").iterdir()]
+    checkpoints = {result.step: result.targets for result in results if result.protocol.episodes == 2}
+    assert (len(results), sorted(checkpoints)) == (5, [2, 4, 6, 7])
+    first, best = checkpoints[2]
     assert (first.target_return, len(first.returns)) == (100.0, 2)
     assert best.target_return == open_dataset("local/mine").store.episode_returns.max()
-    assert comparing(executor, **keys, checkpoint_episodes=2).trials == (trial,)
+    assert comparing(executor, **keys, checkpoint_episodes=3).trials == (trial,)
     assert executor.started == []
-    (more,) = comparing(**keys, checkpoint_episodes=3).trials
-    assert [point.step for point in more.checkpoints] == [7]  # the others were deleted
-    assert more.targets == trial.targets
     comparing(**keys, output=str(tmp_path / "unwatched"))  # evaluating checkpoints leaves the weights unchanged
     unwatched = tmp_path / "unwatched" / run.relative_to(tmp_path / "runs")
     weights = [(folder / "checkpoints" / "7" / "weights.safetensors").read_bytes() for folder in (run, unwatched)]
@@ -184,19 +180,15 @@ def test_comparison_without_a_result_raises(mine: Path, comparing: Compare, tmp_
     assert len(read_comparison(tmp_path / "runs").failed) == 2
 
 
-def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+def test_run_of_another_configuration_is_refused(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     comparing(variants=NARROW_AND_WIDE)
     before = (tmp_path / "runs" / "comparison.json").read_bytes()
-    with pytest.raises(InputError, match="local-mine/wide-seed0"):
-        comparing(variants={"narrow": {}})
     with pytest.raises(InputError, match=r"narrow-seed0.*training\.batch_size"):  # a run of another configuration
         comparing(variants={"new": {}, **NARROW_AND_WIDE}, **{"training.batch_size": 8})
     assert not (tmp_path / "runs" / "local-mine" / "new-seed0").exists()
     assert (tmp_path / "runs" / "comparison.json").read_bytes() == before
     more = comparing(variants={**NARROW_AND_WIDE, "deep": {"backbone": {"layers": 2}}})  # more runs are welcome
     assert len(more.trials) == 3
-    (tmp_path / "runs" / "comparison.json").unlink()
-    assert len(comparing().trials) == 1
     with locked(tmp_path / "runs" / "comparison"), pytest.raises(InputError, match="another process"):
         comparing()
 
@@ -230,13 +222,10 @@ def test_margin_is_recorded_and_trains_nothing_again(
 
 
 def test_configuration_in_the_folder_makes_the_plan_again(mine: Path, comparing: Compare, tmp_path: Path) -> None:
-    """That of the comparison with more seeds; one of other runs leaves it alone."""
     keys: dict[str, Any] = {"controls": "bc", "seed": 3, "training.learning_rate": 1e-5}
     comparing(**keys)
     more = {**keys, "seeds": 2, "margin": 4}
     comparing(**more)
-    with pytest.raises(InputError, match="local-mine/bc-seed3"):
-        comparing(seeds=[3], **{"training.learning_rate": 1e-5})
     words = ["--config", str(tmp_path / "runs" / "config.yaml"), "--output", str(tmp_path / "runs")]
     plan = make_command_plan(command_parser("compare").read(words))
     assert plan == make_plan(small(tmp_path / "runs", **more), "test")
@@ -265,22 +254,13 @@ def test_named_seeds_of_two_machines_are_joined(mine: Path, comparing: Compare, 
     assert {trial.seed: trial for trial in joined.trials} == {each.seeds[0]: each.trials[0] for each in named}
 
 
-def test_trial_has_the_loss_and_costs_of_the_run(mine: Path, comparing: Compare, run: Path) -> None:
-    (trial,) = comparing(**{"training.log_every": 2}).trials
-    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [tuple(point) for point in trial.loss] == [(line["step"], line["loss"]) for line in logged]
-    assert [step for step, _ in trial.loss] == [2, 4]
+def test_trial_has_the_costs_of_the_run(mine: Path, comparing: Compare, run: Path) -> None:
+    (trial,) = comparing().trials
     agent = load_agent(last_checkpoint(run)).agent
     assert trial.parameters == sum(parameter.numel() for parameter in agent.parameters())
     # Target, return-to-go, action, timestep, and the hidden state of the only layer.
     assert trial.state_bytes == 4 + 4 + 4 + 8 + 4 * 16
     assert np.isfinite(trial.action_microseconds)
-
-
-def test_repeated_comparison_reports_the_jobs_of_training(mine: Path, comparing: Compare) -> None:
-    for comparison in (comparing(Inline(jobs=2), seeds=2), comparing(seeds=2)):
-        assert "2 runs at a time" in str(comparison)
-    assert [trial.jobs for trial in comparing(seeds=3).trials] == [2, 2, 1]
 
 
 def test_compare_takes_episodes_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
