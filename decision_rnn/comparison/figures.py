@@ -1,9 +1,7 @@
-"""Figures of a comparison, as SVG whose colours follow the reader's light or dark theme."""
+"""Figures of a comparison, as SVG."""
 
 import io
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -17,10 +15,6 @@ from decision_rnn.comparison.summary import measures, overall
 from decision_rnn.comparison.tables import ALL
 from decision_rnn.utils.parsing import AUTO
 
-CSS = Path(__file__).with_name("colours.css").read_text()
-LIGHT = dict(re.findall(r"--(\w+): (#\w+)", CSS.partition("@media")[0]))
-"""Colours by name. Figures are drawn in those of the light theme, which then become CSS variables."""
-PAPER, INK, MUTED, GRID, *SERIES = LIGHT.values()
 WIDTH = 4.0  # in inches: 288 points, so that text of 9 points can be read on a phone
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -29,43 +23,26 @@ STYLE: Any = {
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.facecolor": "none",
     "axes.axisbelow": True,
-    "grid.color": GRID,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": INK,
-    "xaxis.labellocation": "right",
+    "grid.color": "0.9",
     "legend.frameon": False,
     "legend.fontsize": 8,
 }
 
 
-def render(draw: Callable[[Axes], object], height: float, text: str, key: str) -> str:
-    """A figure as inline SVG with an alternative text; `key` makes its ids unique on a page."""
+def render(draw: Callable[[Axes], object], height: float) -> str:
+    """A figure as the content of an SVG file."""
     file = io.StringIO()
     with mpl.rc_context(STYLE):
         figure = Figure((WIDTH, height), layout="constrained")
         axes = figure.subplots()
         draw(axes)
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    svg = re.sub(r"^.*?(?=<svg )|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
-    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{key}-", svg)
-    for name, colour in LIGHT.items():
-        svg = svg.replace(colour, f"var(--{name},{colour})")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{text}" ', 1)
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
 
 
-def scores_file(record: Record) -> str:
-    """The scores over the datasets, or on the first one, as the content of an SVG file."""
-    svg = scores(record, None, "f") or scores(record, record.datasets[0], "f")
-    return re.sub(r"(<svg [^>]*>)", rf"\1<style>{CSS} svg {{ background: var(--paper) }}</style>", svg, count=1)
-
-
-def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
+def scores(record: Record, dataset: ComparedDataset | None) -> str:
     """The main measure of every variant on a dataset, or, if None, over all of them, empty if they share none: means
     with interval or range, and dots for the seeds; those of controls are hollow."""
     seeds, failed = dict[str, list[float]](), record.failures(dataset.data.name if dataset else None)
@@ -83,44 +60,40 @@ def scores(record: Record, dataset: ComparedDataset | None, key: str) -> str:
 
     def draw(axes: Axes) -> None:
         for row, variant in enumerate(variants):
-            color, values = MUTED if variant.control else SERIES[0], seeds.get(variant.label, [])
+            color, values = "0.4" if variant.control else "C0", seeds.get(variant.label, [])
             axes.scatter(values, [row + 0.24] * len(values), 7, color, linewidths=0, alpha=0.7)
             if (mean := means.get(variant.label)) is not None:
                 if mean.low is not None and mean.high is not None:
                     width = 2.4 if mean.spread == "95% interval" else 1.0
                     axes.plot([mean.low, mean.high], [row, row], color=color, linewidth=width, zorder=2)
-                face = PAPER if variant.control else color
+                face = "white" if variant.control else color
                 axes.scatter([mean.value], [row], 42, face, edgecolors=color, linewidths=1.5, zorder=3)
         if dataset is not None and dataset.targets:
-            axes.axvline(dataset.data.score_mean, color=MUTED, linestyle=":", linewidth=1, zorder=1)
+            axes.axvline(dataset.data.score_mean, color="0.4", linestyle=":", linewidth=1, zorder=1)
             place = (dataset.data.score_mean, 0), (3, 3), axes.get_xaxis_transform(), "offset points"
-            axes.annotate("data", *place, color=MUTED, fontsize=8)
+            axes.annotate("data", *place, color="0.4", fontsize=8)
         axes.set(title=dataset.data.name if dataset else ALL, xlabel=what.removesuffix(", score"))
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
         axes.grid(axis="x")
 
-    return render(draw, 0.85 + 0.27 * len(names), "Mean scores of the variants, which the table has as numbers", key)
+    return render(draw, 0.85 + 0.27 * len(names))
 
 
-def return_tracking(record: Record, dataset: ComparedDataset, key: str) -> str:
+def return_tracking(record: Record, dataset: ComparedDataset) -> str:
     """Median achieved return by target return, with the band of the seeds' range; empty below two targets."""
     targets = sorted(each.target_return for each in dataset.targets if each.target_return not in (None, AUTO))
 
     def draw(axes: Axes) -> None:
-        for number, (label, runs) in enumerate(record.runs(dataset.data.name).items()):
+        for label, runs in record.runs(dataset.data.name).items():
             medians = [{result.target_return: np.median(result.returns) for result in run.targets} for run in runs]
             if medians[0].keys() >= {*targets}:
                 y = np.array([[by_target[each] for each in targets] for by_target in medians])
-                color, style = SERIES[number % len(SERIES)], "osD^vPX*"[number % 8] + ("-", "--", "-.")[number // 8 % 3]
-                axes.fill_between(targets, y.min(axis=0), y.max(axis=0), color=color, alpha=0.12, linewidth=0)
-                axes.plot(targets, y.mean(axis=0), style, color=color, markersize=4, label=record.names[label])
-        axes.axline((targets[0], targets[0]), slope=1, color=MUTED, linestyle="--", linewidth=1, zorder=1)
+                (line,) = axes.plot(targets, y.mean(axis=0), "o-", markersize=4, label=record.names[label])
+                axes.fill_between(targets, y.min(axis=0), y.max(axis=0), color=line.get_color(), alpha=0.12)
+        axes.axline((targets[0], targets[0]), slope=1, color="0.4", linestyle="--", linewidth=1, zorder=1)
         axes.set(title="Return tracking", xlabel="target return", ylabel="achieved return (median)")
         axes.grid()
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0)
 
-    height = 2.9 + 0.1 * len(record.names)
-    return render(draw, height, "Median achieved return by target return", key) if len(targets) > 1 else ""
+    return render(draw, 2.9 + 0.1 * len(record.names)) if len(targets) > 1 else ""

@@ -88,13 +88,14 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg."""
+    """Write comparison.json, comparison.md and scores.svg, the scores over the datasets or on the first one."""
     from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
 
     record = json.dumps(to_json(comparison), separators=(",", ":"), allow_nan=False)
+    picture = figures.scores(comparison, None) or figures.scores(comparison, comparison.datasets[0])
     write_atomically(folder / "comparison.json", f"{record}\n".encode())
     write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
-    write_atomically(folder / "scores.svg", figures.scores_file(comparison).encode())
+    write_atomically(folder / "scores.svg", picture.encode())
 
 
 def write_page(path: Path, output: Path | None = None) -> Path:
@@ -112,10 +113,9 @@ def write_page(path: Path, output: Path | None = None) -> Path:
     comparison = read_comparison(path)
     output = output or (path if path.is_dir() else path.parent) / "report.html"
     check_destination(output)
-    pictures = {tables.ALL: [figures.scores(comparison, None, "all")]}
-    for number, dataset in enumerate(comparison.datasets):
-        scores = figures.scores(comparison, dataset, f"scores{number}")
-        pictures[dataset.data.name] = [scores, figures.return_tracking(comparison, dataset, f"tracking{number}")]
+    pictures = {tables.ALL: [figures.scores(comparison, None)]}
+    for dataset in comparison.datasets:
+        pictures[dataset.data.name] = [draw(comparison, dataset) for draw in (figures.scores, figures.return_tracking)]
     title = f"Comparison on {tables.listed(dataset.data.name for dataset in comparison.datasets)}"
     with new_file(output) as file:
         file.write_text(tables.render("page.html", comparison, title=title, pictures=pictures))

@@ -1,5 +1,6 @@
 """Tables and findings of a comparison, in Markdown and for its page."""
 
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -48,6 +49,7 @@ def render(template: str, record: Record, **values: Any) -> str:
     loader, escapes = PackageLoader("decision_rnn.comparison", "."), template.endswith(".html")
     environment = Environment(loader=loader, autoescape=escapes, undefined=StrictUndefined, trim_blocks=True)
     environment.filters |= {"counted": counted, "listed": listed}
+    environment.filters["base64"] = lambda text: b64encode(text.encode()).decode()
     environment.filters |= {"hardware": describe_hardware, "versions": describe_versions}
     environment.globals |= {"sections": sections, "method": lambda: render("method.txt", record).split("\n\n")}
     return environment.get_template(template).render(record=record, preliminary=preliminary(record), **values)
