@@ -6,7 +6,6 @@ from pathlib import Path
 from decision_rnn.cli.parser import CommandParser, parse_as
 from decision_rnn.config import nest
 from decision_rnn.deploy.onnx import STEPS, export_onnx
-from decision_rnn.evaluation.results import results_of
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import run_of
 from decision_rnn.runs.hub import find_agent
@@ -32,7 +31,6 @@ def run(command: Namespace) -> None:
     path = command.output or (run_folder or Path()) / "policy.onnx"
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
-    results = [*results_of(run_folder or folder, trained.config, trained.provenance, trained.step)]
-    difference = export_onnx(trained, path, command.target_return, results, **settings)
+    difference = export_onnx(trained, path, command.target_return, **settings)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")

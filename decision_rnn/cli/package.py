@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.deploy.package import package
-from decision_rnn.runs.hub import check_repo_id, is_packaged, push_to_hub
+from decision_rnn.runs.hub import is_packaged, push_to_hub
 from decision_rnn.utils.messages import warn
 
 
@@ -20,8 +20,6 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Write the folder, push it if requested, and print where it is."""
-    if command.push is not None:
-        check_repo_id(command.push)
     folder = Path(command.run)
     if not is_packaged(folder):
         folder, missing = package(command.run, name=command.push, **command.settings)

@@ -83,7 +83,7 @@ def _player(recipe: Recipe) -> Callable[[Sequence[int]], list[Episode]]:
     return recipe.chunk_player()
 
 
-def _load_or_play(recipe: Recipe, folder: Path, first: int, report: object) -> list[Episode]:
+def _load_or_play(recipe: Recipe, folder: Path, first: int) -> list[Episode]:
     """A chunk of episodes: those in `folder`, or else played and saved there; for `parallel_map`."""
     file, keys = folder / f"{first}.npz", (*ARRAYS, "terminated", "truncated")
     damaged = contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile)

@@ -7,9 +7,10 @@ from typing import IO
 
 import numpy as np
 
-from decision_rnn.environments.episode import Episode, grouped
+from decision_rnn.environments.episode import Episode
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
+GROUP = 4096  # steps of short episodes that are handled together: there may be a million episodes of one step
 CHUNK = 65_536  # steps whose moments are merged at once
 
 
@@ -32,6 +33,19 @@ def returns_to_go(rewards: np.ndarray) -> np.ndarray:
     """The sums of rewards (n, T) from each step to the last, float64."""
     # In float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
     return np.cumsum(rewards[:, ::-1], axis=1, dtype=np.float64)[:, ::-1]
+
+
+def _grouped(episodes: Iterable[Episode]) -> Iterator[list[Episode]]:
+    """Lists of successive episodes, each of at least GROUP steps but for the last."""
+    group, steps = list[Episode](), 0
+    for episode in episodes:
+        group.append(episode)
+        steps += len(episode.rewards)
+        if steps >= GROUP:
+            yield group
+            group, steps = [], 0
+    if group:
+        yield group
 
 
 def _rows(episodes: Sequence[Episode], lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +79,7 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
     the sizes of an observation and of an action."""
     written: dict[str, list[np.ndarray]] = {}
     with (folder / TABLE).open("wb") as table, (folder / REWARDS).open("wb") as rewards:
-        for group in grouped(episodes):
+        for group in _grouped(episodes):
             lengths = np.array([len(episode.rewards) for episode in group])
             rows, returns = _rows(group, lengths)
             if not written:

@@ -8,12 +8,10 @@ are ignored there. Every output `h_out_...` is the input `h_in_...` of the same 
 
 import contextlib
 import copy
-import hashlib
 import io
 import json
 import logging
 import warnings
-from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
@@ -25,9 +23,9 @@ from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import State
-from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config import to_dict
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.evaluation.results import Result, describe_acting
+from decision_rnn.evaluation.results import describe_acting
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -47,15 +45,12 @@ BLOCK = 32
 TRACED = 3
 """Batch size for tracing; a batch size of 1 would be traced as a constant."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
-SCORES = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
-"""What the file says of every target of an evaluation."""
 
 
 def export_onnx(
     trained: TrainedAgent,
     path: Path | str,
     target_return: float | None = None,
-    results: Sequence[Result] = (),
     weights: Literal["float32", "int8"] = "float32",
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
@@ -67,7 +62,6 @@ def export_onnx(
         trained: The agent.
         path: The file; missing folders are created.
         target_return: The policy's default target return; if left out, the first of its evaluation.
-        results: Its evaluations, to be recorded in the file.
         weights: `int8` to store the weights of matrix products in 8 bits.
 
     Returns:
@@ -85,7 +79,7 @@ def export_onnx(
     if target_return is not None:
         check_target(trained.config, target_return)
     agent = copy.deepcopy(trained.agent).cpu().eval()
-    description = describe(trained, target_return, results, weights)
+    description = describe(trained, target_return, weights)
     data = _exported(agent, description, trained.config.condition.name)
     difference = largest_difference(agent, Policy(data))
     if not difference <= TOLERANCE[weights]:  # also rejects NaN
@@ -102,9 +96,7 @@ def export_onnx(
     return difference
 
 
-def describe(
-    trained: TrainedAgent, target_return: float | None = None, results: Sequence[Result] = (), weights: str = "float32"
-) -> dict[str, Any]:
+def describe(trained: TrainedAgent, target_return: float | None = None, weights: str = "float32") -> dict[str, Any]:
     """What the file says of the agent and of its inputs and outputs, as JSON values; arguments of `export_onnx`."""
     config, agent, data = trained.config, trained.agent, trained.provenance
     layouts = Layout.of_space(data.observation_space, "observations"), agent.action_layout
@@ -118,7 +110,6 @@ def describe(
     target = (default_return(config, data) if target_return is None else target_return) or 0.0
     return {
         "environment_id": data.environment_id,
-        **_instructions(config, *layouts),
         "observation": {**spaces[0], "mean": moments[0], "std": moments[1]},
         "action": {**spaces[1], "low": bounds.low.tolist(), "high": bounds.high.tolist()},
         "target_return": {
@@ -137,32 +128,8 @@ def describe(
             "parameters": trained.parameters,
             "backbone_parameters": trained.backbone_parameters,
         },
-        "scores": [
-            {
-                "protocol": to_json(result.protocol),
-                "targets": [{key: to_json(target)[key] for key in SCORES} for target in result.targets],
-                "comparable": result.dataset.comparable,
-            }
-            for result in results
-        ],
         "versions": versions(PACKAGES),
         "weights": weights,
-    }
-
-
-def _instructions(config: RunConfig, observations: Layout, actions: Layout) -> dict[str, dict[str, str]]:
-    """What the inputs and outputs of the file hold, in words."""
-    one_hot = "choices are one-hot vectors, in the order of `layout`, whose `start` is the first choice"
-    target = "the return of the episode in the units of its rewards, the same at every step; see `target_return`"
-    return {
-        "inputs": {
-            "obs": "the whole observation, not normalised" + f"; {one_hot}" * bool(observations.categorical.any()),
-            "reward": "the reward of the previous action" if config.condition.reads_reward else "ignored",
-            "reset": "true at the first step of an episode, where reward and h_in_... are ignored",
-            "target_return": target if config.takes_target else "ignored",
-            "h_in_...": "the output h_out_... of the previous step; see `state`",
-        },
-        "outputs": {"actions": one_hot if actions.categorical.all() else "numbers from `low` to `high` of `action`"},
     }
 
 
@@ -275,14 +242,13 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
 
 
 def _serialized(model: Any, description: dict[str, Any]) -> bytes:
-    """The bytes of the file: the model with its metadata, which end with the checksum of what is before it, and
-    nothing about the machine that exported it."""
+    """The bytes of the file: the model with its metadata, and nothing about the machine that exported it."""
     import onnx
     import onnx_ir
     from onnx_ir.passes import common
 
     from decision_rnn.deploy.rewrite import simplified
-    from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
+    from decision_rnn.deploy.runtime import FORMAT, FORMAT_KEY, POLICY_KEY
 
     timestep = [part["input"] for part in description["state"]].index("h_in_timestep")
     model = simplified(model, model.graph.inputs[2], model.graph.inputs[4 + timestep])
@@ -301,10 +267,10 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     if description["weights"] == "int8":
         proto = _quantized(proto)
     onnx.checker.check_model(proto)
-    entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description, allow_nan=False), DIGEST_KEY: "0" * DIGEST_SIZE}
+    entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description, allow_nan=False)}
     onnx.helper.set_model_props(proto, entries)
-    data = proto.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
-    return data + hashlib.sha256(data).hexdigest().encode()
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data
 
 
 def _state_dependencies(model: Any) -> list[bool]:

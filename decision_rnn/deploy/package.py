@@ -89,7 +89,7 @@ def write_package(
         write_held_out(folder, held_out)
     target, seed = default_return(trained.config, trained.provenance), trained.config.evaluation.seed
     writers: dict[str, Callable[[Path], object]] = {
-        ONNX: lambda path: export_onnx(trained, path, results=results),
+        ONNX: lambda path: export_onnx(trained, path),
         CLIP: lambda path: film(trained, path, target, 1, seed, SECONDS),
         BROWSER: lambda path: write_page(path, [Subject(name, trained, folder)]),
     }

@@ -17,8 +17,7 @@ NAMES = map("constant_{}".format, itertools.count())
 def simplified(model: onnx_ir.Model, reset: onnx_ir.Value, timestep: onnx_ir.Value) -> onnx_ir.Model:
     """The model with fewer operations. Episodes begin where its input `reset` is true; elsewhere its input `timestep`
     is not 0."""
-    rules = [_FirstTimestep.rule(reset, timestep), _RepeatedReset.rule("Add"), _RepeatedReset.rule("Sub")]
-    rules += [_ScaledProduct.rule(), _SumOfProducts.rule(), _Residual.rule()]
+    rules = [_FirstTimestep.rule(reset, timestep), _ScaledProduct.rule(), _SumOfProducts.rule(), _Residual.rule()]
     rules += [_SplitProduct.rule(count) for count in range(2, 9)]
     return rewrite(model, RewriteRuleSet(rules, commute=True))
 
@@ -55,20 +54,6 @@ class _FirstTimestep(RewriteRuleClassBase):
         condition, start, carried = where.inputs
         same = condition is self.reset and carried is self.timestep and _arrays(zero, start) == [0, 0]
         return self.reset if same else None
-
-
-class _RepeatedReset(RewriteRuleClassBase):
-    """where(reset, x, where(reset, x', y) + z) = where(reset, x, y + z)."""
-
-    def __init__(self, operation: str) -> None:
-        super().__init__("reset twice")
-        self.operation = operation
-
-    def pattern(self, op: Any, reset: Any, start: Any, other: Any, y: Any, z: Any) -> Any:
-        return op.Where(reset, start, getattr(op, self.operation)(op.Where(reset, other, y), z))
-
-    def rewrite(self, op: Any, reset: Any, start: Any, other: Any, y: Any, z: Any) -> Any:
-        return op.Where(reset, start, getattr(op, self.operation)(y, z))
 
 
 class _ScaledProduct(RewriteRuleClassBase):

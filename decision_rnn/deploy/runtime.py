@@ -3,17 +3,13 @@
 A policy's file is an ONNX model of one step of the agent. Its metadata:
 
     decision_rnn_format    version of this format
-    decision_rnn           JSON: environment, names of the entries, what the inputs and outputs hold, layout of the
-                           state, default target return, training, scores, versions
-    decision_rnn_sha256    checksum of the file up to this value, its last 64 bytes
+    decision_rnn           JSON: environment, names of entries, layout of the state, default target, training, versions
 """
 
 import contextlib
 import functools
-import hashlib
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +20,7 @@ from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.utils.errors import reading
 
-FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "3", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
-DIGEST_SIZE = 64
-EXTERNAL_DATA = re.compile(rb"(?:\x0a|\x8a\x80*\x00)(?:\x08|\x88\x80*\x00)location")
-"""A tensor's reference to another file in a serialized model: field 1, the string "location". onnxruntime reads such
-files also for a model that is loaded from bytes, some versions of it anywhere."""
+FORMAT, FORMAT_KEY, POLICY_KEY = "3", "decision_rnn_format", "decision_rnn"
 
 State = list[np.ndarray]
 
@@ -50,7 +42,7 @@ class Policy(ActingLoop[State]):
             that are more standard deviations than this from their mean in the training data, once of each.
 
     Attributes:
-        metadata: Its environment, spaces, layout of the state, training, scores and versions.
+        metadata: Its environment, spaces, layout of the state, training and versions.
         default_target: The target return if none is given.
         observation_names: The names of the entries of an observation; empty if the data have none. Then observations
             may also be dictionaries by these names. `action_names` likewise.
@@ -77,16 +69,14 @@ class Policy(ActingLoop[State]):
         with _reading(source):
             self._session = _session(data)
             entries = self._session.get_modelmeta().custom_metadata_map
-            checksum = hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest()
-            if (entries.get(FORMAT_KEY), entries.get(DIGEST_KEY)) != (FORMAT, checksum):
-                raise ValueError("it was changed, or exported by something else than this version of decision-rnn")
+            if entries.get(FORMAT_KEY) != FORMAT:
+                raise ValueError("it was exported by something else than this version of decision-rnn")
             self.metadata = json.loads(entries[POLICY_KEY])
             self._inputs = [node.name for node in self._session.get_inputs()]
             self._outputs = [node.name for node in self._session.get_outputs()]
             spaces = self.metadata["observation"], self.metadata["action"]
             self.observation_layout, self.action_layout = (
-                Layout.from_json(space["layout"]) if "layout" in space else Layout.of_size(space["size"])
-                for space in spaces
+                Layout.from_json(space.get("layout", [{"path": (), "shape": [space["size"]]}])) for space in spaces
             )
             self.observation_names, self.action_names = (space["names"] for space in spaces)
             self.observation_moments = np.array([spaces[0]["mean"], spaces[0]["std"]], np.float64)
@@ -155,8 +145,6 @@ def _reading(source: str | Path) -> contextlib.AbstractContextManager[None]:
 
 
 def _session(data: bytes) -> onnxruntime.InferenceSession:
-    if EXTERNAL_DATA.search(data):
-        raise ValueError("it refers to other files, which no exported policy does")
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.load_model_format", "ONNX")
     # One core: a step is too little work to share, and spinning threads would take cores from others.

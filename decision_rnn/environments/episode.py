@@ -12,8 +12,6 @@ from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import counted
 
 ARRAYS = ("observations", "actions", "rewards")
-GROUP = 4096
-"""The steps of short episodes that are handled together: there may be a million episodes of one step."""
 Missing = Literal["error", "drop_episode", "end_episode"]
 """What is done with an episode in which a number is NaN, infinite, or too large for float32. `drop_episode` leaves it
 out. `end_episode` ends it before the first step with a missing number, neither terminated nor truncated; the
@@ -48,19 +46,6 @@ def is_finite(values: np.ndarray) -> np.ndarray:
         return np.isfinite(values.astype(np.float32, copy=False))
 
 
-def grouped(episodes: Iterable[Episode]) -> Iterator[list[Episode]]:
-    """Lists of successive episodes, each of at least GROUP steps but for the last."""
-    group, steps = list[Episode](), 0
-    for episode in episodes:
-        group.append(episode)
-        steps += len(episode.rewards)
-        if steps >= GROUP:
-            yield group
-            group, steps = [], 0
-    if group:
-        yield group
-
-
 def checked_episodes(
     episodes: Iterable[Any],
     name: str,
@@ -83,48 +68,14 @@ def checked_episodes(
         InputError: If there are none, or, naming the episode, if its arrays do not fit each other, the spaces or the
             first episode, or if a number is missing.
     """
-    counts: Counter[str] = Counter()
-    for group in grouped(_shaped_episodes(episodes, name, layouts)):
-        finite = all(is_finite(np.concatenate([getattr(episode, key) for episode in group])).all() for key in ARRAYS)
-        for index, episode in enumerate(group, counts["total"]):
-            first = {} if finite else _first_missing(episode)
-            if not first:
-                yield episode
-            elif missing == "error":
-                key, step = next(iter(first.items()))
-                raise InputError(
-                    f"{name}: episode {index} has {key} that are not finite in float32, first at step {step}. Leave it "
-                    "out."
-                )
-            elif missing == "drop_episode" or min(first.values()) == 0:
-                counts.update({"dropped": 1, "dropped steps": len(episode.rewards)})
-            else:
-                cut = len(episode.rewards) - min(first.values())
-                counts.update({"cut before the first": 1, "cut before the first steps": cut})
-                yield _ended(episode, min(first.values()))
-        counts["total"] += len(group)
-    if counts["total"] == counts["dropped"]:
-        raise InputError(f"{name} has no episodes{' without missing numbers' * bool(counts)}: expected at least one.")
-    for action in ("dropped", "cut before the first"):
-        if counts[action] and notes is not None:
-            of_all = f"{counts[action]:,} of {counted(counts['total'], 'episode')}"
-            steps = counted(counts[f"{action} steps"], "step")
-            notes.append(f"{of_all} had missing numbers: {action}, without {steps} of theirs (missing {missing})")
-
-
-def _shaped_episodes(episodes: Iterable[Any], name: str, layouts: Sequence[Layout | None]) -> Iterator[Episode]:
-    """Episodes as rows of numbers of the sizes of the layouts or of the first episode."""
-    sizes = [layout and layout.size for layout in layouts]
+    sizes, counts = [layout and layout.size for layout in layouts], Counter[str]()
     for index, item in enumerate(episodes):
         where = f"{name}: episode {index}"
         try:
             episode = _as_rows(item, layouts, where)
-        except InputError:
-            raise
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
-            fault = f"{type(error).__name__}: {one_line(error)}"
-            raise InputError(f"{where} is no Episode or dictionary of arrays ({fault}).") from error
-        arrays = episode.observations, episode.actions, episode.rewards
+        except (AttributeError, TypeError) as error:
+            raise InputError(f"{where} is no Episode or dictionary of arrays ({one_line(error)}).") from error
+        arrays = [getattr(episode, key) for key in ARRAYS]
         shapes, steps = [array.shape for array in arrays], arrays[2].size
         sizes = [size or (shape[-1] if shape else 0) for size, shape in zip(sizes, shapes, strict=False)]
         numeric = all(array.dtype.kind in "fiub" for array in arrays)
@@ -135,14 +86,27 @@ def _shaped_episodes(episodes: Iterable[Any], name: str, layouts: Sequence[Layou
                 f"(T+1, {sizes[0]}), (T, {sizes[1]}) and (T,). Repeat the last observation if none follows the last "
                 "action; give the spaces of other values."
             )
-        yield episode
-
-
-def _first_missing(episode: Episode) -> dict[str, int]:
-    """The first steps at which arrays have a missing number, by the arrays' names."""
-    finite = {key: is_finite(getattr(episode, key)) for key in ARRAYS}
-    rows = {key: values.reshape(len(values), -1).all(axis=1) for key, values in finite.items()}
-    return {key: int(each.argmin()) for key, each in rows.items() if not each.all()}
+        counts["total"] += 1
+        finite = zip(ARRAYS, map(is_finite, arrays), strict=True)
+        first = {key: int(rows.reshape(len(rows), -1).all(1).argmin()) for key, rows in finite if not rows.all()}
+        if not first:
+            yield episode
+        elif missing == "error":
+            key, step = next(iter(first.items()))
+            raise InputError(f"{where} has {key} that are not finite in float32, first at step {step}. Leave it out.")
+        elif missing == "drop_episode" or min(first.values()) == 0:
+            counts.update({"dropped": 1, "dropped steps": steps})
+        else:
+            cut = min(first.values())
+            counts.update({"cut before the first": 1, "cut before the first steps": steps - cut})
+            yield _ended(episode, cut)
+    if counts["total"] == counts["dropped"]:
+        raise InputError(f"{name} has no episodes{' without missing numbers' * bool(counts)}: expected at least one.")
+    for action in ("dropped", "cut before the first"):
+        if counts[action] and notes is not None:
+            of_all = f"{counts[action]:,} of {counted(counts['total'], 'episode')}"
+            steps = counted(counts[f"{action} steps"], "step")
+            notes.append(f"{of_all} had missing numbers: {action}, without {steps} of theirs (missing {missing})")
 
 
 def _as_rows(episode: Any, layouts: Sequence[Layout | None], where: str) -> Episode:
@@ -157,15 +121,12 @@ def _as_rows(episode: Any, layouts: Sequence[Layout | None], where: str) -> Epis
 
 
 def _rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
-    """Values with the steps first as rows; an array of rows is returned as it is, once its choices are one-hot."""
-    if layout is not None and not layout.flat:
-        (part, *others) = layout.parts
-        if not others and part.size > 1 and part.shape == () and np.shape(values)[1:] == (1,):
-            values = np.reshape(values, -1)  # choices in a column of a table
-        if isinstance(values, dict | tuple) or np.shape(values)[1:] != (layout.size,):
-            return layout.rows(values, where)
-        layout.check_rows(np.asarray(values), where)
-    return np.asarray(values)
+    """Values with the steps first as rows; an array of rows is returned as it is."""
+    if layout is None or layout.flat or np.shape(values)[1:] == (layout.size,):
+        return np.asarray(values)
+    if len(layout.parts) == 1 and layout.parts[0].shape == () and np.shape(values)[1:] == (1,):
+        values = np.reshape(values, -1)  # choices in a column of a table
+    return layout.rows(values, where)
 
 
 def _ended(episode: Episode, step: int) -> Episode:

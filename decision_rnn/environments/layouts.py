@@ -42,11 +42,6 @@ class Part:
     choices: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
 
-    def __str__(self) -> str:
-        ranges = (f"{first} to {first + count - 1}" for first, count in zip(self.start, self.choices, strict=True))
-        values = f"whole numbers from {', '.join(ranges)}" if self.choices else "numbers"
-        return f"{values} of shape {self.shape}"
-
     @cached_property
     def size(self) -> int:
         """Its number of entries in a row."""
@@ -63,7 +58,7 @@ class Part:
         if values.dtype.kind not in "fiub" or not values.ndim:
             values = np.atleast_1d(values.astype(np.float64))
         if values.shape[1:] != self.shape:
-            raise ValueError(values.shape[1:])
+            raise ValueError(f"expected shape {self.shape}, got {values.shape[1:]}")
         values = values.reshape(len(values), -1)
         if not self.choices:
             return values
@@ -71,7 +66,9 @@ class Part:
         missing = np.isnan(shifted)  # left to those who mend logs or refuse what is not finite
         valid = (shifted >= 0) & (shifted < self.choices) & (shifted == np.floor(shifted)) | missing
         if not valid.all():
-            raise ValueError(values[~valid][0])
+            ends = np.array(self.start) + self.choices - 1
+            ranges = ", ".join(f"{first} to {last}" for first, last in zip(self.start, ends, strict=True))
+            raise ValueError(f"{values[~valid][0]:g}, expected whole numbers from {ranges}")
         rows = np.zeros((len(values), self.size), np.float32)
         firsts = np.cumsum([0, *self.choices[:-1]])
         chosen = np.where(missing, 0, shifted).astype(np.int64) + firsts
@@ -112,11 +109,6 @@ class Layout:
                 "into vectors, or wrap the environment."
             )
         return cls(parts)
-
-    @classmethod
-    def of_size(cls, size: int) -> "Layout":
-        """The layout of vectors."""
-        return cls((Part((), (size,)),))
 
     @classmethod
     def from_json(cls, parts: Sequence[Any]) -> "Layout":
@@ -173,20 +165,8 @@ class Layout:
             try:
                 rows.append(part.rows(values(part)))
             except UNREADABLE as error:
-                reason = f"{type(error).__name__}: {one_line(error)}"
-                raise InputError(f"{kind} {part.name}".strip() + f": expected {part} ({reason})") from None
+                raise InputError(f"{kind} {part.name}".strip() + f": {one_line(error)}") from None
         return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
-
-    def check_rows(self, rows: np.ndarray, kind: str) -> None:
-        """Raise InputError, naming `kind` and the first such row, unless the choices in rows (rows, size) are one-hot
-        vectors; rows with missing numbers are left to others."""
-        faulty = (self.rows(self.values(rows), kind) != rows).any(1) & ~np.isnan(rows).any(1)
-        if faulty.any():
-            row = faulty.argmax()
-            raise InputError(
-                f"{kind}: row {row} is {one_line(rows[row])}, whose choices are not one-hot. Give 1 for what was "
-                "chosen and 0 for the rest, or the choices themselves in place of rows."
-            )
 
     def holds_one(self, value: Any) -> bool:
         """Whether a value is one of the space, and not several of them with the rows first."""

@@ -1,7 +1,7 @@
 """Rollouts: episodes are played in groups, each stepped as one batch; several cores play different groups."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
@@ -90,12 +90,14 @@ def rollout(
     play = partial(score_group, actor, environment_id, limits, metrics, physics, fields)
     played = np.zeros((len(target_returns), episodes), fields)
     with one_thread(), bar(total=played.size, desc="evaluating", unit="episode") as progress:
+        results: Iterable[np.ndarray]
         if processes > 1 and len(groups) > 1:
-            results = parallel_map(play, tasks, min(processes, len(groups)), "plays episodes", progress.update)
+            results = parallel_map(play, tasks, min(processes, len(groups)), "plays episodes")
         else:
-            results = (play(task, progress.update) for task in tasks)
+            results = map(play, tasks)
         for (i, group), result in zip(groups, results, strict=True):
             played[i, group] = result
+            progress.update(len(group))
     for name in ("return", *(metric.name for metric in metrics)):
         if not np.isfinite(played[name]).all():
             raise InputError(
@@ -137,10 +139,9 @@ def score_group(
     physics: Physics,
     fields: np.dtype,
     group: tuple[float, Sequence[int]],
-    ended: Callable[[int], object],
 ) -> np.ndarray:
     """Play a group of episodes, of a target return and seeds, as one batch; (episodes,) with these fields. The first
-    seed is also that of torch's generator. `ended` is called with the number of episodes that have just ended."""
+    seed is also that of torch's generator."""
     target, seeds = group
     played, measured = np.zeros(len(seeds), fields), [[metric() for metric in metrics] for _ in seeds]
     played["return_to_go"] = np.nan
@@ -162,6 +163,4 @@ def score_group(
                     outcome = step.actions[i], step.observations[i], float(step.rewards[i]), *ends, step.infos[i]
                     episodes[metric.name][i] = metric.step(*outcome)
             played[step.rows] = episodes
-            if step.cut or step.over.any():
-                ended(int((step.over | step.cut).sum()))
     return played

@@ -81,13 +81,6 @@ def run_of(checkpoint: Path) -> Path | None:
     return folder.parent if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file() else None
 
 
-def plugins_of(folder: Path) -> list[str]:
-    """The plugins that the agent of a folder was made with; empty if its description cannot be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        return [*map(str, json.loads((folder / DESCRIPTION).read_text())["config"].get("plugins", ()))]
-    return []
-
-
 def read_config(run: Path) -> RunConfig:
     """The configuration of the run in a folder; InputError if there is none."""
     path = config_file(run)
@@ -139,8 +132,7 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     # With early stopping the held-out losses decide on the steps.
     may_change = MAY_CHANGE - ({"validation"} if started.training.early_stopping_patience else set())
     changes = {key: value for key, value in new.items() if key in may_change or key.startswith("evaluation.")}
-    longer = training.steps > started.training.steps
-    if longer and training.schedule == "constant":
+    if training.steps > started.training.steps and training.schedule == "constant":
         changes |= {"training.steps": training.steps, "training.warmup_steps": started.training.warmup}
         if training.warmup_steps is None:  # its default depends on the steps
             config = replace(config, training=replace(training, warmup_steps=started.training.warmup))
@@ -148,19 +140,12 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     before, now = flatten(to_dict(resumed.resolved)), flatten(to_dict(config.resolved))
     if full_name(config.dataset) == full_name(started.dataset):
         now["dataset"] = before["dataset"]
-    differing = {key for key in before | now if before.get(key) != now.get(key)}
-    # A key that is written differently comes before those whose defaults depend on it.
-    order = {
-        key: (saved.get(key) == new.get(key), key != "training.goal_relabeling", not key.endswith(".name"), key)
-        for key in differing
-    }
-    for key in sorted(differing, key=order.__getitem__):
-        offer = f"resume it with {typed('--config', run / 'config.yaml')}, or use another --output"
-        if key == "training.steps" and longer:
-            weights = typed("--init_from", run)
-            offer = "its learning rate falls to zero there. Start another run from its weights, "
-            offer += f"{weights}, or train with training.schedule constant"
-        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {now.get(key)!r}: {remedy or offer}")
+    keys = sorted(before | now, key=lambda key: (not key.endswith(".name"), key))
+    differing = [f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in keys if before.get(key) != now.get(key)]
+    if differing:
+        offer = f"Resume it with {typed('--config', run / 'config.yaml')}, start from its weights with --init_from"
+        offer += ", or use another --output."
+        raise InputError(f"{run} was started with {'; '.join(differing)}. {remedy or offer}")
     return resumed
 
 

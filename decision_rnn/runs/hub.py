@@ -59,7 +59,7 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False) -> str:
 
     Args:
         folder: Folder of a packaged agent, as written by `decision-rnn package`.
-        repo_id: `org/name`; `check_repo_id` checks it.
+        repo_id: `org/name`.
         private: Whether a newly created repository is private.
 
     Returns:
@@ -72,13 +72,6 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False) -> str:
     with _hub(repo_id) as hub:
         hub.create_repo(repo_id, private=private, exist_ok=True)
         return str(hub.upload_folder(repo_id=repo_id, folder_path=str(folder), **options))
-
-
-def check_repo_id(repo_id: str) -> None:
-    """Raise InputError unless this is `org/name`."""
-    match = HUB_ID.fullmatch(repo_id)
-    if not match or match[2]:
-        raise InputError(f"{repo_id!r:.100} is not a repository on the Hugging Face Hub: expected org/name")
 
 
 def is_packaged(folder: Path) -> bool:

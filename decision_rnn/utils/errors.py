@@ -30,15 +30,11 @@ def writing(path: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing(subject: object, extra: str) -> Iterator[None]:
-    """InputError, naming the extra that brings it, for a package that `subject` needs and that is not installed, or
-    whose import inside the block fails."""
+    """InputError, naming the extra that brings it, for a package that `subject` needs and that is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'") from None
-    except Exception as error:  # of a package that does not fit another one
-        fault = f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(f"importing what {subject} needs fails ({fault}). Try pip install --upgrade.") from error
 
 
 @contextlib.contextmanager

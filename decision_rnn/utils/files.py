@@ -60,6 +60,28 @@ def _temporary(path: Path) -> Iterator[Path]:
 def new_file(path: Path) -> Iterator[Path]:
     """A temporary path for a new file, which is fsynced and moved to `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A new folder under a temporary name, which is moved to `path` as `new_file` does. If `path` is a folder already,
+    that one stays and ours is discarded."""
+    with new_file(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` by way of a temporary file; the folder must exist."""
+    with _replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """As `new_file`, in a folder that exists."""
     with _temporary(path) as temporary:
         yield temporary
         for each in (*temporary.rglob("*"), temporary):
@@ -69,27 +91,6 @@ def new_file(path: Path) -> Iterator[Path]:
         except OSError:  # a directory that another process has put there first stays
             if not (temporary.is_dir() and path.is_dir()):
                 raise
-    _fsync(path.parent)
-
-
-@contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory, which is fsynced and moved to `path` when the block ends without an error.
-
-    A process killed inside the block leaves `path` untouched. If another process has put a directory there first, that
-    one stays and ours is discarded.
-    """
-    with new_file(path) as temporary:
-        temporary.mkdir()
-        yield temporary
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` by way of a temporary file; the folder must exist."""
-    with _temporary(path) as temporary:
-        temporary.write_bytes(data)
-        _fsync(temporary)
-        temporary.replace(path)
     _fsync(path.parent)
 
 
@@ -135,7 +136,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
-    """Be the only process that does some work in a folder, which is created, and removed if it stays empty.
+    """Be the only process that does some work in a folder, which is created.
 
     Args:
         folder: Where the work is done.
@@ -145,18 +146,10 @@ def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
     Raises:
         InputError: Immediately, if another process does the same work there or the folder cannot be created.
     """
-    missing_parents = [parent for parent in folder.absolute().parents if not parent.exists()]
     with contextlib.ExitStack() as stack:
         with writing(folder):
             try:
                 stack.enter_context(locked(folder / lock, wait=False))
             except BlockingIOError:
                 raise InputError(f"another process is {activity} in {folder}. Choose another --output.") from None
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # other processes may write there
-                if os.listdir(folder) == [f".{lock}.lock"]:
-                    shutil.rmtree(folder)
-                    for parent in missing_parents:
-                        parent.rmdir()
+        yield

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
@@ -19,12 +19,9 @@ from decision_rnn.utils.interruption import SIGNALS
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
-Report = Callable[[int], object]
 
 LIFELINE = "DECISION_RNN_LIFELINE"
 """The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
-REPORT_SECONDS = 0.1
-"""Seconds between looks at the workers' reports of progress."""
 PROGRAM = (sys.executable, "-m", "decision_rnn")
 """The words that start the command line in another process."""
 
@@ -54,12 +51,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def parallel_map(
-    work: Callable[[Task, Report], Answer],
-    tasks: Iterable[Task],
-    processes: int,
-    activity: str,
-    progress: Report = lambda done: None,
-    start_method: str = "fork",
+    work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int, activity: str, start_method: str = "fork"
 ) -> Generator[Answer, None, None]:
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
 
@@ -71,35 +63,25 @@ def parallel_map(
     safely as a DataLoader's: it computes with one thread, since OpenMP's pool is not forked, and uses no GPU.
 
     Args:
-        work: Takes a task and a function to report progress with, and returns an answer. Tasks, answers and errors are
-            pickled; so is `work` where processes are spawned.
+        work: A function from a task to an answer. Tasks, answers and errors are pickled; so is `work` where processes
+            are spawned.
         tasks: The tasks.
         processes: Number of processes.
         activity: What the processes do, for messages: `plays episodes`.
-        progress: Called in this process with what `work` reports.
         start_method: One of multiprocessing's.
 
     Raises:
         EnvironmentFailure: If a process dies.
     """
     context: Any = multiprocessing.get_context(start_method)
-    waiting, reports = iter(tasks), context.SimpleQueue()
-    before, workers = set(multiprocessing.active_children()), set()
-    pool = ProcessPoolExecutor(processes, context, _begin_work, (work, reports))
+    waiting, before, workers = iter(tasks), set(multiprocessing.active_children()), set()
+    pool = ProcessPoolExecutor(processes, context, _begin_work, (work,))
     try:
         with _one_thread(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
             pending = deque(pool.submit(_work, task) for task in itertools.islice(waiting, 2 * processes))
             workers = set(multiprocessing.active_children()) - before
         while pending:
-            finished = False
-            while not finished:
-                done, _ = wait(pending, REPORT_SECONDS, FIRST_EXCEPTION)
-                finished = pending[0].done()
-                while not reports.empty():
-                    progress(reports.get())
-                for future in done:
-                    future.result()  # raises the error of any task
             yield pending.popleft().result()
             pending.extend(pool.submit(_work, task) for task in itertools.islice(waiting, 1))
         pool.shutdown()
@@ -118,13 +100,13 @@ def parallel_map(
         pool.shutdown(cancel_futures=True)
 
 
-_worker: dict[str, Any] = {}
-"""In a worker: its work and the queue of its reports."""
+_worker: dict[str, Callable[[Any], Any]] = {}
+"""In a worker: its `work`."""
 
 
-def _begin_work(work: Callable[..., Any], reports: Any) -> None:
+def _begin_work(work: Callable[[Any], Any]) -> None:
     """Set up a worker: ignore signals that schedulers send to all processes of a job, and exit when the parent does."""
-    _worker.update(work=work, reports=reports)
+    _worker["work"] = work
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
     parent: Any = multiprocessing.parent_process()
@@ -132,7 +114,7 @@ def _begin_work(work: Callable[..., Any], reports: Any) -> None:
 
 
 def _work(task: Any) -> Any:
-    return _worker["work"](task, _worker["reports"].put)
+    return _worker["work"](task)
 
 
 def _exit_after(wait: Callable[[], object]) -> None:

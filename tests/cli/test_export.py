@@ -1,6 +1,5 @@
 """`decision-rnn export`, and `decision-rnn evaluate` of the exported policy."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,8 +46,6 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, tmp_pat
 
     metadata = Policy.load(tmp_path / "run" / "policy.onnx").metadata
     assert metadata["target_return"]["default"] == 1700
-    returns = json.loads(ours.read_text())["targets"][0]["return_mean"]
-    assert metadata["scores"][0]["targets"][0]["return_mean"] == returns
 
     refused = inline_cli("evaluate", "run/policy.onnx", *EPISODES, "--inference", "window")
     assert refused.returncode == 2

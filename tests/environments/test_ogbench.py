@@ -90,9 +90,9 @@ def test_validation_episodes_are_those_after_the_training_ones(monkeypatch: pyte
     play = RECIPES[NAME].player()
     for index, episode in enumerate(validation):
         np.testing.assert_array_equal(episode.observations, play(20 + index).observations.astype(np.float32))
-    rewarded = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0-val")
-    assert rewarded.spec.environment_id == "decision_rnn/ogbench-pointmaze-medium-singletask-task3-v0"
-    np.testing.assert_array_equal(rewarded.store.actions, validation.actions)
+    oracle = open_dataset("ogbench/pointmaze-medium-stitch-oraclerep-v0-val")
+    assert oracle.spec.environment_id == "decision_rnn/ogbench-pointmaze-medium-oraclerep-v0"
+    np.testing.assert_array_equal(oracle.store.actions, validation.actions)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,6 @@ def test_damaged_ogbench_file_is_refused(tmp_path: Path, changes: dict[str, Any]
     ("name", "path", "message"),
     [
         ("pointmaze-large-stich-v0", None, r"ogbench/pointmaze-large-stitch-v0\?"),
-        ("cube-single-play-singletask-task6-v0", None, "-singletask"),
         ("pointmaze-medium-stitch-v0", "nowhere.npz", r"nowhere\.npz"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from decision_rnn.deploy.package import package
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import last_checkpoint
-from decision_rnn.runs.hub import SHIPPED, check_repo_id, find_agent, push_to_hub
+from decision_rnn.runs.hub import SHIPPED, find_agent, push_to_hub
 from decision_rnn.utils.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("without_extras")
@@ -83,12 +83,6 @@ def test_without_huggingface_hub_the_extra_is_named(packaged: Path, monkeypatch:
     for search in (find_agent, lambda name: push_to_hub(packaged, name)):
         with pytest.raises(InputError, match=r"org/name.*\[hub\]"):
             search("org/name")
-
-
-@pytest.mark.parametrize("name", ["name", "org/name@v1", "a/b/c"])
-def test_invalid_name_of_a_repository_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=name):
-        check_repo_id(name)
 
 
 def test_only_files_of_an_agent_are_pushed_and_downloaded(packaged: Path, tmp_path: Path, hub: Any) -> None:

@@ -17,7 +17,7 @@ from decision_rnn import write_store
 from decision_rnn.cli.main import main
 from decision_rnn.runs.folder import checkpoints_of, read_metrics
 from decision_rnn.utils.interruption import SIGNALS
-from decision_rnn.utils.workers import Report, parallel_map
+from decision_rnn.utils.workers import parallel_map
 
 TRAIN = ("-m", "decision_rnn", "train", "local/mine", "--output", "run", "--backbone.width", "16")
 LONG = ("--training.steps", "100000", "--training.log_every", "1", "--evaluation.episodes", "0")
@@ -136,7 +136,7 @@ def test_signal_in_any_command_exits_130(monkeypatch: pytest.MonkeyPatch) -> Non
         assert signal.getsignal(number) == before
 
 
-def signalled(task: int, report: Report) -> int:
+def signalled(task: int) -> int:
     for number in set(SIGNALS) - {signal.SIGTERM}:
         os.kill(os.getpid(), number)
     return task

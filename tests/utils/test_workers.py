@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.utils.workers import Report, parallel_map
+from decision_rnn.utils.workers import parallel_map
 
 
-def play(folder: Path, first_fails: bool, task: int, report: Report) -> int:
+def play(folder: Path, first_fails: bool, task: int) -> int:
     """Task 0 ends when task 1 has begun; task 1 then takes half a second, or a minute if `first_fails`."""
     if task == 1:
         (folder / "begun").touch()

@@ -4,8 +4,7 @@ A file, npz, holds the states of all episodes end to end: `observations` (rows, 
 `terminals` (rows,), true at the last row of an episode, whose action is not of it. Other arrays are ignored.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -21,8 +20,8 @@ from decision_rnn.data.sources.contract import PUBLISHED, Source, file_places, f
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.ogbench import ORACLE, SINGLE, TASKS, environment_id, oracle_entries, task_spaces
-from decision_rnn.environments.ogbench.environment import GOALS, goal_episode, relabelled
+from decision_rnn.environments.ogbench import ORACLE, TASKS, environment_id, oracle_entries, task_spaces
+from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.download import download, hub_folder
@@ -60,11 +59,11 @@ RECIPES = {recipe.name: recipe for task, kinds in _KINDS.items() for recipe in (
 
 @register_source
 class OGBenchSource(Source):
-    """Tasks of OGBench, with goals (`training.goal_relabeling hindsight`), and their versions with
-    goals of only what is to be reached, and with a single goal and rewards, each with a validation split."""
+    """Tasks of OGBench, with goals (`training.goal_relabeling hindsight`), and their versions with goals of only what
+    is to be reached, each with a validation split."""
 
     prefix = "ogbench"
-    pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-{oraclerep,singletask[-taskN]}-v0[-val]"
+    pattern = "ogbench/TASK-KIND[-oraclerep]-v0[-val]"
     reads_files = True
 
     def names(self) -> list[str]:
@@ -74,32 +73,20 @@ class OGBenchSource(Source):
         super().check(_variant(name)[1])
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
-        recipe, variant = ogbench_recipe(name)
-        task, low, high, return_scale, tasks = TASKS[recipe.task], 0.0, 1.0, 1.0, GOALS
-        meaning = "the success rate in percent"
-        means = (
-            "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five tasks "
-            "if the episodes are a multiple of five"
-        )
-        if variant not in ("", ORACLE):
-            low, high, return_scale, tasks = float(-task.steps * task.parts), 0.0, 1000.0 * task.parts, 1
-            meaning = "0 if no part of the goal ever holds, 100 if all hold at once"
-            means = (
-                "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
-                "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
-            )
         return spec_of_store(
             name,
             store,
-            reference_min=low,
-            reference_max=high,
-            score_meaning=meaning,
-            target_returns=(high,),
-            return_scale=return_scale,
-            comparable=f"{means}; compare with papers on OGBench's {name[8:].removesuffix(VALIDATION)}, whose data are "
-            "made by the same recipe, unless they were read from its file",
+            reference_min=0.0,
+            reference_max=1.0,
+            score_meaning="the success rate in percent",
+            target_returns=(1.0,),
+            return_scale=1.0,
+            comparable="a return is 1 where the goal is reached, so that a score is the success rate in percent, over "
+            "five tasks if the episodes are a multiple of five; compare with papers on OGBench's "
+            f"{name[8:].removesuffix(VALIDATION)}, whose data are made by the same recipe, unless they were read from "
+            "its file",
             requirements=("ogbench",),
-            tasks=tasks,
+            tasks=GOALS,
         )
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
@@ -121,8 +108,12 @@ class OGBenchSource(Source):
                 episodes = read_ogbench(file, *TASKS[recipe.task][:2])
                 return EpisodeStore.write(folder, episodes, source={"files": identify([file])}, **options)
             with closing(make_environment(played)):  # raises, with a remedy, if the package is missing
-                store = self.open(recipe.name, path)
-                episodes = _converted(bar(store, "computing goals", total=len(store)), recipe.task, variant)
+                store, states = self.open(recipe.name, path), TASKS[recipe.task].states
+                entries = oracle_entries(recipe.task)
+                episodes = (
+                    goal_episode(episode.observations[:, :states], episode.actions, entries)
+                    for episode in bar(store, "computing goals", total=len(store))
+                )
                 return EpisodeStore.write(folder, episodes, source=store.source, **options)
 
         def is_current(source: dict[str, Any]) -> bool:
@@ -131,17 +122,9 @@ class OGBenchSource(Source):
         return open_or_make(name, is_current, make)
 
 
-def _converted(episodes: Iterable[Episode], task: str, variant: str) -> Iterator[Episode]:
-    """Episodes with whole goals, as those of a variant of their task."""
-    if variant != ORACLE:
-        return relabelled(episodes, task, variant)
-    states, entries = TASKS[task].states, oracle_entries(task)
-    return (goal_episode(episode.observations[:, :states], episode.actions, entries) for episode in episodes)
-
-
 def ogbench_recipe(name: str) -> tuple[OGBenchRecipe, str]:
-    """The recipe of a dataset with whole goals, and the suffix of the variant in its name: `-oraclerep`,
-    `-singletask-task3` or nothing. KeyError if there is none."""
+    """The recipe of a dataset with whole goals, and `ORACLE` if its goals are only what is to be reached, otherwise
+    nothing. KeyError if there is none."""
     variant, training = _variant(name)
     recipe = RECIPES[training]
     if name.endswith(VALIDATION):
@@ -152,10 +135,9 @@ def ogbench_recipe(name: str) -> tuple[OGBenchRecipe, str]:
 
 
 def _variant(name: str) -> tuple[str, str]:
-    """The suffix of the variant in the name of a dataset, and the name of the training split with whole goals."""
-    match = re.search(rf"({SINGLE}|{ORACLE})(?=-v0({VALIDATION})?$)", name)
-    variant = match[0] if match else ""
-    return variant, name.removesuffix(VALIDATION).replace(variant, "")
+    """`ORACLE` or nothing, and the name of the training split with whole goals."""
+    training = name.removesuffix(VALIDATION)
+    return ORACLE * training.endswith(f"{ORACLE}-v0"), training.replace(f"{ORACLE}-v0", "-v0")
 
 
 def _check_counts(file: Path, recipe: OGBenchRecipe) -> None:

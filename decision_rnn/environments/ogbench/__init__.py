@@ -1,5 +1,5 @@
 """Tasks of OGBench (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2025): its environments, with
-goals in the observation or with a reward for one goal, and recipes that make its data again.
+goals in the observation, and recipes that make its data again.
 
 They cover the tasks whose oracles are scripted: point mazes, cubes, scene and puzzles.
 """
@@ -24,11 +24,6 @@ class Task(NamedTuple):
     buttons: int = 0
     sliders: int = 0
 
-    @property
-    def parts(self) -> int:
-        """The number of parts of which a goal consists, such as cubes in their places."""
-        return max(self.cubes + self.buttons + self.sliders, 1)
-
 
 TASKS = {
     "pointmaze-medium": Task(2, 2, 1000),
@@ -46,32 +41,27 @@ TASKS = {
     "puzzle-4x6": Task(115, 5, 1000, buttons=24),
 }
 """By name. Every task has five goals."""
-SINGLE = r"-singletask(?:-task[1-5])?"
-"""Name suffix of the variants with a reward for one goal: the default one, or one by its number."""
 ORACLE = "-oraclerep"
 """Name suffix of the variants whose goals have only what is to be reached, not the whole state."""
-ID = re.compile(rf"decision_rnn/ogbench-({'|'.join(TASKS)})({SINGLE}|{ORACLE})?-v0")
+ID = re.compile(rf"decision_rnn/ogbench-({'|'.join(TASKS)})({ORACLE})?-v0")
 ARM = 19
 """Where objects begin in the state of a task with an arm: 9 entries a cube, 4 a button, then 2 a slider."""
 
 
 def environment_id(task: str) -> str:
-    """The Gymnasium id of a task of `TASKS`, with the suffix of a variant (`SINGLE`, `ORACLE`) or without."""
+    """The Gymnasium id of a task of `TASKS`, with the suffix `ORACLE` or without."""
     return f"decision_rnn/ogbench-{task}-v0"
 
 
-def task_spaces(task: str) -> tuple[Dict | Box, Box]:
-    """The observation and action space of a task or a variant of it.
+def task_spaces(task: str) -> tuple[Dict, Box]:
+    """The observation and action space of a task, with the suffix `ORACLE` or without.
 
     Observations have the state as `achieved_goal` and the one to reach as `desired_goal`; with `ORACLE` only the
-    entries of both that are to be reached, and the state as `observation`; with `SINGLE` they are the state alone.
+    entries of both that are to be reached, and the state as `observation`.
     """
-    task, single, _ = task.partition("-singletask")
     name = task.removesuffix(ORACLE)
     state = Box(-np.inf, np.inf, (TASKS[name].states,), np.float64)
     actions = Box(-1.0, 1.0, (TASKS[name].actions,), np.float32)
-    if single:
-        return state, actions
     if name == task:
         return Dict(achieved_goal=state, desired_goal=state), actions
     goal = Box(-np.inf, np.inf, (len(oracle_entries(name)),), np.float64)
@@ -90,7 +80,7 @@ def oracle_entries(name: str) -> list[int]:
 
 
 def register(environment_id: str) -> None:
-    """Register the environment if it is a task or a variant of it; ModuleNotFoundError without `ogbench`."""
+    """Register the environment if it is a task; ModuleNotFoundError without `ogbench`."""
     if match := ID.fullmatch(environment_id):
         importlib.import_module("ogbench")
         gymnasium.register(

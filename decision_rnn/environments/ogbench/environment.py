@@ -1,12 +1,11 @@
-"""OGBench's environments, with their goals in the observation or with one goal, and episodes with such goals."""
+"""OGBench's environments with their goals in the observation, and episodes with such goals."""
 
 import contextlib
 import importlib
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -14,19 +13,13 @@ import numpy as np
 from numpy.random import mtrand
 
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.ogbench import ORACLE, TASKS, oracle_entries, task_spaces
+from decision_rnn.environments.ogbench import ORACLE, oracle_entries, task_spaces
 from decision_rnn.environments.registry import EPISODES_AT_ONCE
 
 MAX_AT_ONCE = 10
 """The most environments with an arm that are stepped together, since one takes 160 MB."""
 GOALS = 5
 """The number of goals, with starts of their own, that the benchmark evaluates on every task."""
-OBJECTS = 14
-"""Where objects begin in the positions of the simulation of a task with an arm."""
-CENTRE, SCALE = np.array([0.425, 0.0, 0.0]), 10.0
-"""How places become entries of a state: less the centre, times the scale."""
-SLIDERS = np.array([18.0, 15.0])
-"""The scales of the drawer's and the window's position."""
 
 _closed: dict[str, list[Any]] = defaultdict(list)
 """Environments to use again, by task: making one takes a second, since MuJoCo compiles its model, and an episode not
@@ -52,7 +45,7 @@ def global_generator(generator: np.random.BitGenerator) -> Iterator[None]:
 
 
 def make(task: str, **settings: Any) -> Any:
-    """OGBench's environment of a task or a variant of it (`SINGLE`, `ORACLE`), without a time limit."""
+    """OGBench's environment of a task, with the suffix `ORACLE` or without, without a time limit."""
     importlib.import_module("ogbench")
     spec = gymnasium.spec(f"{task.removesuffix(ORACLE)}-v0")
     if not task.startswith("pointmaze"):
@@ -75,11 +68,8 @@ class OGBenchEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     and as they should be, and the state. `reset(seed=i)` begins goal 1 + i mod 5, so that consecutive seeds have the
     five goals of the benchmark in turn. The reward is 1 where the goal is reached, which ends the episode.
 
-    With one goal (`SINGLE`), observations are the state alone. The reward of a step is minus the number of parts of the
-    goal that do not hold before it, and the episode ends with the step that begins where all hold.
-
     Args:
-        task: One of `TASKS`, with the suffix of a variant or without.
+        task: One of `TASKS`, with the suffix `ORACLE` or without.
         render_mode: Gymnasium's; pictures need `rgb_array`.
     """
 
@@ -104,7 +94,7 @@ class OGBenchEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         if seed is not None:
             self.env.action_space.seed(seed)
             self.generator = seeded(seed)
-            options = {"task_id": 1 + seed % GOALS, **(options or {})}  # of no effect with one goal
+            options = {"task_id": 1 + seed % GOALS, **(options or {})}
         with global_generator(self.generator):
             state, info = self.env.reset(seed=seed, options=options)
         self.goal = info["goal"]
@@ -116,8 +106,6 @@ class OGBenchEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._observation(state), float(reward), bool(terminated), truncated, info
 
     def _observation(self, state: np.ndarray) -> Any:
-        if isinstance(self.observation_space, gymnasium.spaces.Box):
-            return state
         if self.entries is None:
             return {"achieved_goal": state, "desired_goal": self.goal}
         return {"achieved_goal": state[self.entries], "desired_goal": self.goal, "observation": state}
@@ -130,43 +118,3 @@ def goal_episode(states: np.ndarray, actions: np.ndarray, entries: list[int] | N
     reached = states if entries is None else states[:, entries]
     columns = [reached, np.broadcast_to(reached[-1], reached.shape), *([] if entries is None else [states])]
     return Episode(np.concatenate(columns, axis=1), actions, np.zeros(len(actions)), False, True)
-
-
-def relabelled(episodes: Iterable[Episode], task: str, single: str) -> Iterator[Episode]:
-    """The episodes of a task with states alone as their observations, and with the rewards of a single one of its
-    goals, by OGBench's own `relabel_utils`. They go on where the goal is reached, as in OGBench.
-
-    Args:
-        episodes: Episodes whose observations begin with the state.
-        task: One of `TASKS`.
-        single: What follows its name, such as `-singletask-task3`.
-
-    Raises:
-        ModuleNotFoundError: If the package `ogbench` is not installed.
-    """
-    environment, relabel = make(f"{task}{single}"), importlib.import_module("ogbench.relabel_utils").relabel_dataset
-    with global_generator(seeded(0)):
-        environment.reset()
-    # Its goal stays the same, and resetting it for every episode would take a tenth of a second each.
-    still = SimpleNamespace(unwrapped=environment, reset=lambda: None)
-    for episode in episodes:
-        states = episode.observations[:, : TASKS[task].states]
-        dataset = _simulated(task, states[:-1].astype(np.float64))
-        relabel(task, still, dataset)
-        yield replace(episode, observations=states, rewards=dataset["rewards"].astype(np.float64))
-
-
-def _simulated(name: str, states: np.ndarray) -> dict[str, np.ndarray]:
-    """What OGBench computes rewards from, for states (n, size): `qpos`, positions of the simulation, zero where no goal
-    depends on them, and `button_states` (n, buttons)."""
-    if name.startswith("pointmaze"):
-        return {"qpos": states}
-    task = TASKS[name]
-    parts = np.split(states[:, oracle_entries(name)], [3 * task.cubes, 3 * task.cubes + task.buttons], axis=1)
-    places, lit, sliders = parts
-    qpos = np.zeros((len(states), OBJECTS + 7 * task.cubes + task.buttons + 2))
-    for cube in range(task.cubes):
-        qpos[:, OBJECTS + 7 * cube :][:, :3] = places[:, 3 * cube :][:, :3] / SCALE + CENTRE
-    if task.sliders:
-        qpos[:, -2:] = sliders / SLIDERS
-    return {"qpos": qpos, "button_states": lit.astype(np.int64)}
