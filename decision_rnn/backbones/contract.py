@@ -61,7 +61,8 @@ class SequenceMixer(nn.Module, ABC):
         on their depth."""
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the recurrence itself, trained by AdamW without weight decay, at `recurrent_learning_rate`."""
+        """Parameters of the recurrence itself, trained by AdamW without weight decay, at `recurrent_learning_rate`,
+        without those of mixers inside this one."""
         return ()
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:

@@ -15,8 +15,6 @@ part of w_0. The diagonal state space is S4D-Lin with B = 1, and its dt starts f
 out.
 """
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 
@@ -65,13 +63,6 @@ class H3(Layer):
         p = k * v
         s, after = self.diagonal.step(p, state[1:])
         return self.output(q * (s + self.d * p)), (past, *after)
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return self.diagonal.recurrent_parameters()
-
-    def recurrent_learning_rate(self, learning_rate: float) -> float:
-        """The learning rate of the diagonal state space, at most 1e-3."""
-        return self.diagonal.recurrent_learning_rate(learning_rate)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """q, k and v, (..., width), in float32 also under autocast."""

@@ -1,6 +1,6 @@
 """The residual stack that all mixers share, so that backbones differ only in their mixers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -88,10 +88,6 @@ class Backbone(SequenceMixer):
             x, parts = call(block, x, state and state[i * size : (i + 1) * size])
             after += parts
         return self.norm(x), after
-
-    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        for block in self.blocks:
-            yield from block.mixer.recurrent_parameters()
 
 
 def _same(x: Tensor) -> Tensor:

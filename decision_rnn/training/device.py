@@ -1,7 +1,5 @@
 """The device and the precision of training."""
 
-import os
-
 import torch
 
 from decision_rnn.config import TrainingConfig
@@ -12,12 +10,7 @@ def pick_device(name: str) -> torch.device:
     """The device that `training.device` names; InputError if it is not available."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("training.device is cuda, but torch finds no CUDA device. Use cpu or auto.")
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1)), torch.cuda.device_count()  # set by torchrun
-    if processes > gpus:
-        raise InputError(f"{processes} processes have {gpus} GPUs. Lower --nproc-per-node, or set training.device cpu.")
-    return torch.device("cuda")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def autocast(settings: TrainingConfig, device: torch.device) -> torch.autocast:

@@ -54,12 +54,12 @@ def optimizer_groups(model: nn.Module, learning_rate: float, weight_decay: float
             `recurrent_learning_rate`.
         weight_decay: Weight decay of matrices.
     """
-    rates: dict[nn.Parameter, float] = {}
-    for mixer in model.modules():
-        if isinstance(mixer, SequenceMixer):
-            rate = mixer.recurrent_learning_rate(learning_rate)
-            # A stack comes before its mixers and yields their parameters too: the mixer's own rate overrides.
-            rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
+    rates = {
+        parameter: mixer.recurrent_learning_rate(learning_rate)
+        for mixer in model.modules()
+        if isinstance(mixer, SequenceMixer)
+        for parameter in mixer.recurrent_parameters()
+    }
     others = [parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in rates]
     # The order matters: saved optimiser states refer to parameters by their position in the groups.
     groups: list[dict[str, Any]] = [

@@ -24,7 +24,6 @@ from decision_rnn.runs.folder import (
     MetricsLog,
     check_resumed_run,
     checkpoints_of,
-    final_step,
     last_checkpoint,
     remove_run,
     write_config,
@@ -83,8 +82,7 @@ def prepare_run(
         means.update({name: list(values.to(trainer.device)) for name, values in state["means"].items()})
 
     if resume:
-        done = trainer.steps == final_step(folder, config)
-        tell(f"resuming {folder} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
+        tell(f"resuming {folder} at step {trainer.steps:,}")
     for line in describe_run(config, spec, agent, store, episodes):
         tell(line)
     for warning in () if held_out is None else warn_of_shift(episodes, held_out):
@@ -178,7 +176,7 @@ def prepare(
     return_scale: float,
     actions: gymnasium.Space | None = None,
     initial: TrainedAgent | None = None,
-) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
+) -> tuple[DecisionAgent, Trainer, StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed; arguments and errors of `make_agent`."""
     agent = make_agent(config, episodes, return_scale, actions, initial)
     device, rows = pick_device(config.training.device), own_rows(config.training.batch_size)

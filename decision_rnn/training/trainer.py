@@ -3,10 +3,10 @@
 import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from decision_rnn.backbones import State, reset_rows
@@ -16,8 +16,6 @@ from decision_rnn.training.graph import CapturedStep
 from decision_rnn.training.optimizer import make_optimizers
 from decision_rnn.utils.distributed import average_gradients, gather, own_rows, rank, world_size
 from decision_rnn.utils.errors import InputError
-
-Model = TypeVar("Model", bound=nn.Module)
 
 
 class StepOutput(NamedTuple):
@@ -38,7 +36,7 @@ class StepOutput(NamedTuple):
     skipped: Tensor
 
 
-class Trainer(Generic[Model]):
+class Trainer:
     """A module with everything that a training step changes: optimisers, moving average and carried state.
 
     On CUDA, the step is captured as a graph if `settings.cuda_graph` says so.
@@ -56,7 +54,7 @@ class Trainer(Generic[Model]):
     """
 
     def __init__(
-        self, model: Model, settings: TrainingConfig, initial_state: Callable[[int], State] | None = None
+        self, model: Any, settings: TrainingConfig, initial_state: Callable[[int], State] | None = None
     ) -> None:
         self.device = pick_device(settings.device)
         self.model = model.to(self.device)
@@ -157,7 +155,7 @@ class Trainer(Generic[Model]):
         return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
     @property
-    def result(self) -> Model:
+    def result(self) -> Any:
         """The trained module: with averaged weights if `ema_decay` is above 0, and with the model's current buffers."""
         if self.average is None:
             return self.model

@@ -85,7 +85,6 @@ def test_h3_equals_convolutions_with_its_impulse_responses():
     ("name", "names"),
     [
         ("s4d", ["dt_log", "a_log", "a_imag"]),
-        ("h3", ["diagonal.dt_log", "diagonal.a_log", "diagonal.a_imag"]),
         ("mamba", ["a_log"]),
         ("lru", ["nu_log", "theta_log", "gamma_log", "b"]),
         ("mingru", []),
@@ -94,7 +93,7 @@ def test_h3_equals_convolutions_with_its_impulse_responses():
 def test_recurrent_parameters(name, names):
     mixer = make(name)
     assert [id(part) for part in mixer.recurrent_parameters()] == [id(mixer.get_parameter(each)) for each in names]
-    assert mixer.recurrent_learning_rate(1e-2) == {"s4d": 1e-3, "h3": 1e-3, "lru": 5e-3}.get(name, 1e-2)
+    assert mixer.recurrent_learning_rate(1e-2) == {"s4d": 1e-3, "lru": 5e-3}.get(name, 1e-2)
 
 
 def test_mamba_initialisation():

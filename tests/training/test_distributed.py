@@ -1,6 +1,5 @@
 """Data-parallel training under torchrun: two processes train one agent as one process does."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -17,12 +16,11 @@ import rank_runs
 import torch
 from process_tree import alive, children, wait_until
 
-from decision_rnn import InputError, Run
+from decision_rnn import Run
 from decision_rnn.cli.main import main
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.training.device import pick_device
 from decision_rnn.utils import distributed
 
 SMALL_CLI = str(Path(__file__).parents[1] / "small_cli.py")
@@ -184,14 +182,3 @@ def test_error_of_the_process_group_is_shown(
     except RuntimeError as error:
         shown = str(error)
     assert text in shown
-
-
-@pytest.mark.usefixtures("rank_zero")
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for count in (1, 2):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
-        assert pick_device("cpu").type == "cpu"
-        for name in ("cuda", "auto"):
-            with pytest.raises(InputError, match="1 GPU") if count == 1 else contextlib.nullcontext():
-                assert pick_device(name).type == "cuda"

@@ -76,6 +76,7 @@ def rates_by_name(model: torch.nn.Module, *settings: float) -> dict[str, tuple[f
         ("s4d", 1e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),  # state-spaces/s4: min(0.001, the rate)
         ("s4d", 5e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),
         ("s4d", 1e-4, {"dt_log", "a_log", "a_imag"}, 1e-4),
+        ("h3", 5e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),
         ("mamba", 5e-3, {"a_log"}, 5e-3),  # state-spaces/mamba: no weight decay, nothing else
     ],
 )
