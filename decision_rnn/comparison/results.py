@@ -37,31 +37,11 @@ class Comparison(Record):
         """
         return summary.rows(self)
 
-    def episode_table(self) -> list[dict[str, Any]]:
-        """A row for every episode of the last checkpoints."""
-        return [
-            {
-                "variant": run.variant,
-                "dataset": run.dataset,
-                "seed": run.seed,
-                "target_return": result.target_return,
-                "episode": episode,
-                "return": value,
-                "score": round(float(dataset.data.normalised(value)), 4),
-                **{name: metric.values[episode] for name, metric in result.metrics.items()},
-            }
-            for dataset in self.datasets
-            for runs in self.runs(dataset.data.name).values()
-            for run in runs
-            for result in run.targets
-            for episode, value in enumerate(result.returns)
-        ]
-
-    def to_dataframe(self, episodes: bool = False) -> Any:
-        """`table`, or `episode_table`, as a `pandas.DataFrame`."""
+    def to_dataframe(self) -> Any:
+        """`table` as a `pandas.DataFrame`."""
         import pandas
 
-        return pandas.DataFrame(self.episode_table() if episodes else self.table())
+        return pandas.DataFrame(self.table())
 
     def __str__(self) -> str:
         return tables.render("comparison.md", self)

@@ -188,12 +188,11 @@ def rows(record: Record) -> list[dict[str, Any]]:
     table, controls = [], {variant.label: variant.control for variant in record.variants}
     for dataset in record.datasets:
         for number, measure in enumerate(measures(record, dataset)):
-            for label in dict.fromkeys((*controls, *measure.means)):
-                mean, difference = measure.means.get(label), measure.differences.get(label)
-                results, target = measure.results.get(label, []), measure.target
-                if any(result.target_return is None for result in results):
-                    target = NO_TARGET
-                if mean is None or (target is NO_TARGET and number > 0):
+            for label, mean in measure.means.items():
+                difference, results = measure.differences.get(label), measure.results.get(label, [])
+                without_target = any(result.target_return is None for result in results)
+                target = NO_TARGET if without_target else measure.target
+                if target is NO_TARGET and number > 0:
                     continue
                 row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label}
                 row["control"] = controls.get(label, True)

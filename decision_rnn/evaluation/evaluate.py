@@ -63,8 +63,7 @@ def evaluate(
     data name no environment, by that alone.
 
     Every episode has its own environment and seed; the result is the same for any number of processes. The result of a
-    run, or of one of its checkpoints, is also written to its folder. Before, an environment that is neither Gymnasium's
-    nor this package's is reset and takes one random action, so that its errors are reported early.
+    run, or of one of its checkpoints, is also written to its folder.
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or an exported policy from `deploy.load_policy`.
@@ -105,16 +104,12 @@ def evaluate(
     processes = convert(processes, PositiveInt | None, "processes")
     policy: TrainedAgent | EvaluatedPolicy
     if isinstance(agent, str | Path):
-        if Path(agent).suffix == ".onnx":
-            raise InputError(f"{agent} is an exported policy. Pass decision_rnn.deploy.load_policy({str(agent)!r}).")
         path = find_agent(agent)
         policy, folder = load_agent(path), run_of(path)
     elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
         policy, folder = agent, None
-    elif isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module
+    else:  # a run, whose class imports this module
         policy, folder = agent.agent, agent.folder
-    else:
-        raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
     if condition:
         if isinstance(policy, EvaluatedPolicy):
             raise InputError(
@@ -135,9 +130,11 @@ def evaluate(
     if folder is not None:
         check_folder(folder / "results")
     played = (chosen.environment_id or policy.provenance.environment_id) is not None
-    if isinstance(policy, TrainedAgent) and name is None and (plot is not None or not played):
-        reason = "the figure shows one" if played else f"{policy.provenance.name} names no environment to play in"
-        raise InputError(f"{reason}: name held-out episodes with --validation DATASET (validation= in Python)")
+    if name is None and (plot is not None or not played):
+        raise InputError(
+            f"{policy.provenance.name} names no environment to play in, or a figure is to be made: name held-out "
+            "episodes with --validation DATASET (validation= in Python)"
+        )
     held_out = None
     with quiet(not progress):
         if isinstance(policy, TrainedAgent) and name is not None:

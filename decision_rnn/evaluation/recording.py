@@ -13,7 +13,7 @@ from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.playing import Act, play, step_limit, take
+from decision_rnn.environments.playing import Act, play, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EnvironmentActor
@@ -99,15 +99,12 @@ def record(
         settings = None if spec is None else settings_of(spec)
         if altered := "no id" if spec is None else describe_alteration(spec.id, settings):
             warn(
-                f"agents trained on {name} are not evaluated in {spec.id if spec else environment}, since it has "
-                f"{altered} here: register a function that makes it (gymnasium.register) and record in that, or train "
-                "with evaluation.episodes 0"
+                f"agents trained on {name} cannot be evaluated in {spec.id if spec else environment}, which has "
+                f"{altered}: register a function that makes it (gymnasium.register) and record in that"
             )
         if append and SOURCES["local"].folder(name).is_dir():
             seed += open_dataset(name).store.num_episodes
         act = _acting(policy, environment, target_return, seed)
-        if max_episode_steps is None and (limit := step_limit(environment)) is not None:
-            warn(f"the environment has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
         interruption, errors = stack.enter_context(Interruption(patient=True)), list[BaseException]()
         played = take(play(environment, act, seed, max_episode_steps), episodes, steps, "recording")
         store = write_store(

@@ -34,11 +34,6 @@ SCREENS = {"DISPLAY", "WAYLAND_DISPLAY"}
 """Environment variables that name a screen."""
 
 
-def has_screen() -> bool:
-    """Whether windows can be opened here."""
-    return sys.platform != "linux" or bool(SCREENS & os.environ.keys())
-
-
 class Moment(NamedTuple):
     """The state of an episode: steps taken so far, their undiscounted return, and whether it is over."""
 
@@ -112,8 +107,10 @@ def film(
     """
     if path.suffix != ".mp4":
         raise InputError(f"{path} must end in .mp4")
-    settings, ends = policy.config.evaluation, []
-    actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
+    if sys.platform == "linux" and not SCREENS & os.environ.keys():
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    actor, environment_id, limits = _prepare(policy)
+    ends = []
 
     def frames(environment: gymnasium.Env, every: int, speed: float) -> Iterator[Image.Image]:
         with bar(desc="filming", unit="picture", leave=False) as progress:
@@ -127,11 +124,10 @@ def film(
                         break
                 ends.append(moment)
 
-    with _headless_rendering(), one_thread():
-        environment = watched_environment(settings.environment_id or policy.provenance.environment_id, SIZE)
+    with one_thread(), contextlib.closing(watched_environment(environment_id, SIZE)) as environment:
         speed = float(environment.metadata.get("render_fps") or 30)
         every = max(1, round(speed / FRAME_RATE))
-        with contextlib.closing(environment), new_file(path) as new:
+        with new_file(path) as new:
             write_video(frames(environment, every, speed), Fraction(speed / every).limit_denominator(1000), new)
     return ends
 
@@ -141,47 +137,42 @@ def watch(
 ) -> Iterator[Moment]:
     """Play consecutive episodes in a window, as `film` plays them; yields the last moment of each. InputError if no
     window can be opened here."""
-    settings = policy.config.evaluation
-    actor, limits = actor_of(policy, settings), step_limits(settings, policy.provenance)
+    actor, environment_id, limits = _prepare(policy)
     with contextlib.ExitStack() as stack:
-        try:
-            if not has_screen():
+        with rendering():
+            if sys.platform == "linux" and not SCREENS & os.environ.keys():
                 raise OSError("there is no screen")
-            environment_id = settings.environment_id or policy.provenance.environment_id
             environment = stack.enter_context(contextlib.closing(watched_environment(environment_id)))
             environment.reset(seed=seed)  # opens the window
-        except Exception as error:  # rendering can raise anything
-            raise cannot_render(error) from error
         for number in range(seed, seed + episodes):
             *_, end = moments(actor, environment, target_return, number, limits)
             yield end
 
 
-def draw(environment: gymnasium.Env) -> Image.Image:
-    """Render the environment's current state as an image; InputError if it cannot be rendered."""
-    try:
-        return Image.fromarray(environment.render())  # type: ignore[arg-type]
-    except Exception as error:  # every backend has exceptions of its own
-        raise cannot_render(error) from error
-
-
-def cannot_render(error: Exception) -> InputError:
-    """The error for what the environment or a backend raises."""
-    remedy = "use --video or --browser, or set MUJOCO_GL to a backend that works here, such as egl or osmesa"
-    return InputError(f"cannot render ({type(error).__name__}: {one_line(error, 200)}): {remedy}")
+def _prepare(
+    policy: TrainedAgent | EvaluatedPolicy,
+) -> tuple[ActingLoop[Any], str | None, tuple[int | None, int | None]]:
+    """A policy's actor, the id of its environment, and the limits of its episodes' lengths."""
+    settings, data = policy.config.evaluation, policy.provenance
+    return actor_of(policy, settings), settings.environment_id or data.environment_id, step_limits(settings, data)
 
 
 @contextlib.contextmanager
-def _headless_rendering() -> Iterator[None]:
-    """MuJoCo renders by EGL inside the block, unless MUJOCO_GL is set or there is a screen."""
-    chosen = has_screen() or "MUJOCO_GL" in os.environ
-    if not chosen:
-        os.environ["MUJOCO_GL"] = "egl"
+def rendering() -> Iterator[None]:
+    """Errors inside the block, which environments and backends have of their own, are InputError."""
     try:
         yield
-    finally:
-        if not chosen:
-            del os.environ["MUJOCO_GL"]
+    except Exception as error:
+        raise InputError(
+            f"cannot render ({type(error).__name__}: {one_line(error, 200)}): use --video or --browser, or set "
+            "MUJOCO_GL to a backend that works here, such as egl or osmesa"
+        ) from error
+
+
+def draw(environment: gymnasium.Env) -> Image.Image:
+    """Render the environment's current state as an image; InputError if it cannot be rendered."""
+    with rendering():
+        return Image.fromarray(environment.render())  # type: ignore[arg-type]
 
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:

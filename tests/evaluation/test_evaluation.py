@@ -160,10 +160,6 @@ def test_run_without_evaluation_is_evaluated_by_the_default(pendulum: Make, play
     assert len(evaluate(trained).targets[0].returns) == EvaluationConfig().episodes
     with pytest.raises(InputError, match="episodess"):
         evaluate(trained, episodess=3)
-    with pytest.raises(InputError, match="load_policy"):
-        evaluate("policy.onnx")
-    with pytest.raises(InputError, match="agent is a DecisionAgent"):
-        evaluate(trained.agent)
 
 
 def test_small_returns_have_more_digits(pendulum: Make, played: list[list[float]]) -> None:
