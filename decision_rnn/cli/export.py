@@ -17,7 +17,6 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     text = "the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)"
     parser.add_argument("--output", type=Path, help=text)
-    parser.add_settings(export_onnx, "weights")
     parser.add_condition()
     text = "default target return of the policy (default: the first of the run's evaluation)"
     parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
@@ -26,11 +25,11 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: Namespace) -> None:
     """Export an agent and print how closely the file matches its actions."""
     folder = find_agent(command.agent)
-    settings, run_folder = nest(command.settings), run_of(folder)
-    trained = load_agent(folder).with_condition(settings.pop("condition", {}))
+    run_folder = run_of(folder)
+    trained = load_agent(folder).with_condition(nest(command.settings).get("condition", {}))
     path = command.output or (run_folder or Path()) / "policy.onnx"
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
-    difference = export_onnx(trained, path, command.target_return, **settings)
+    difference = export_onnx(trained, path, command.target_return)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")

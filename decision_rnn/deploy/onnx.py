@@ -14,7 +14,7 @@ import logging
 import warnings
 from itertools import compress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -37,11 +37,9 @@ from decision_rnn.utils.parsing import AUTO, to_json
 
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
-TOLERANCE = {"float32": 1e-4, "int8": 0.1}
+TOLERANCE = 1e-4
 """The largest difference from the agent's actions with which a file is written. Most exports stay below 1e-6;
-normalising values close to zero magnifies rounding. With weights in 8 bits, trained agents stay below 0.04."""
-BLOCK = 32
-"""Number of weights in 8 bits that share a scale. Larger blocks are no faster."""
+normalising values close to zero magnifies rounding."""
 TRACED = 3
 """Batch size for tracing; a batch size of 1 would be traced as a constant."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
@@ -51,7 +49,6 @@ def export_onnx(
     trained: TrainedAgent,
     path: Path | str,
     target_return: float | None = None,
-    weights: Literal["float32", "int8"] = "float32",
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
 
@@ -62,7 +59,6 @@ def export_onnx(
         trained: The agent.
         path: The file; missing folders are created.
         target_return: The policy's default target return; if left out, the first of its evaluation.
-        weights: `int8` to store the weights of matrix products in 8 bits.
 
     Returns:
         The largest difference between the file's and the agent's actions, over steps with resets in between.
@@ -79,12 +75,12 @@ def export_onnx(
     if target_return is not None:
         check_target(trained.config, target_return)
     agent = copy.deepcopy(trained.agent).cpu().eval()
-    description = describe(trained, target_return, weights)
+    description = describe(trained, target_return)
     data = _exported(agent, description, trained.config.condition.name)
     difference = largest_difference(agent, Policy(data))
-    if not difference <= TOLERANCE[weights]:  # also rejects NaN
+    if not difference <= TOLERANCE:  # also rejects NaN
         raise InputError(
-            f"the agent's actions in ONNX, with weights in {weights}, differ by up to {difference:.2g}: backbone and "
+            f"the agent's actions in ONNX differ by up to {difference:.2g}: backbone and "
             "objective may not use random numbers, or compute what depends on the values or the size of a batch"
         )
     with new_file(path) as new:
@@ -96,7 +92,7 @@ def export_onnx(
     return difference
 
 
-def describe(trained: TrainedAgent, target_return: float | None = None, weights: str = "float32") -> dict[str, Any]:
+def describe(trained: TrainedAgent, target_return: float | None = None) -> dict[str, Any]:
     """What the file says of the agent and of its inputs and outputs, as JSON values; arguments of `export_onnx`."""
     config, agent, data = trained.config, trained.agent, trained.provenance
     layouts = Layout.of_space(data.observation_space, "observations"), agent.action_layout
@@ -129,7 +125,6 @@ def describe(trained: TrainedAgent, target_return: float | None = None, weights:
             "backbone_parameters": trained.backbone_parameters,
         },
         "versions": versions(PACKAGES),
-        "weights": weights,
     }
 
 
@@ -211,24 +206,12 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
         """In three operators; torch's translation, exact at both ends, takes nine."""
         return op.Add(start, op.Mul(weight, op.Sub(end, start)))
 
-    def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-        """A MatMul, which onnxruntime's quantiser accepts, unlike Gemm; a Gemm for layers that are not quantised."""
-        if min(weight.shape) < BLOCK and len(x.shape) == 2 and bias is not None:
-            return op.Gemm(x, weight, bias, alpha=1.0, beta=1.0, transA=0, transB=1)
-        product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
-        return product if bias is None else op.Add(product, bias)
-
     translations: Any = {torch.ops.aten.lerp.Tensor: lerp}
-    if description["weights"] == "int8":
-        translations[torch.ops.aten.linear.default] = linear
     try:
         # The exporter logs and prints warnings about its own internals, and a whole graph where it fails.
         with contextlib.ExitStack() as stack:
             stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.ERROR)
-            # onnxruntime's quantiser sets up the root logger when it is imported.
-            stack.callback(logging.root.setLevel, logging.root.level)
-            stack.callback(setattr, logging.root, "handlers", [*logging.root.handlers])
             stack.enter_context(warnings.catch_warnings(action="ignore"))
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
             program = torch.export.export(step, (*first, *state), dynamic_shapes=shapes, strict=False)
@@ -264,8 +247,6 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     for value, name in zip((*model.graph.inputs, *model.graph.outputs), names, strict=True):
         value.name, value.shape = name, onnx_ir.Shape(["batch", *value.shape[1:]])
     proto = onnx_ir.to_proto(model)
-    if description["weights"] == "int8":
-        proto = _quantized(proto)
     onnx.checker.check_model(proto)
     entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description, allow_nan=False)}
     onnx.helper.set_model_props(proto, entries)
@@ -282,18 +263,3 @@ def _state_dependencies(model: Any) -> list[bool]:
             reached.add(value)
             values += value.producer().inputs if value.producer() else [after.get(value)]
     return [value in reached for value in after]
-
-
-def _quantized(proto: Any) -> Any:
-    """The model with the weights of its linear layers in 8 bits, symmetric in blocks of `BLOCK` inputs of an output. A
-    layer's inputs are rounded too, so that layers smaller than a block, of observations and actions, stay as they are.
-    """
-    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
-
-    sizes = {tensor.name: min(tensor.dims, default=0) for tensor in proto.graph.initializer}
-    products = [node for node in proto.graph.node if node.op_type == "MatMul"]
-    small = [node.name for node in products if sizes.get(node.input[1], 0) < BLOCK]
-    config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
-    quantizer = MatMulNBitsQuantizer(proto, nodes_to_exclude=small, algo_config=config)
-    quantizer.process()
-    return quantizer.model.model

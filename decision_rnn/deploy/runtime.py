@@ -151,8 +151,6 @@ def _session(data: bytes) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # Reusing the memory of intermediate values costs a twentieth of a step's time and saves little memory.
     options.enable_mem_reuse = False
-    # For one environment and weights in 8 bits, malloc is faster than the arena; for many environments it is slower.
-    options.enable_cpu_mem_arena = b"MatMulNBits" not in data
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # errors are raised, not logged
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)

@@ -1,4 +1,4 @@
-"""Time of an action: an exported policy, its 8-bit weights, the agent, and the agent re-run on a window of 20 steps.
+"""Time of an action: an exported policy, the agent, and the agent re-run on a window of 20 steps.
 
     python scripts/bench/act.py [--agent RUN]
 
@@ -42,11 +42,10 @@ def acting(actor: ActingLoop, batch: int) -> Work:
 def bench(options: argparse.Namespace) -> list[Row]:
     trained, rows = load_agent(options.agent), []
     with tempfile.TemporaryDirectory() as folder:
-        policies = {"runtime": Path(folder) / "policy.onnx", "runtime-int8": Path(folder) / "int8.onnx"}
-        export_onnx(trained, policies["runtime"])
-        export_onnx(trained, policies["runtime-int8"], weights="int8")
+        path = Path(folder) / "policy.onnx"
+        export_onnx(trained, path)
         for batch in BATCHES:
-            actors = {f"act/{name}-{batch}": Policy.load(path) for name, path in policies.items()}
+            actors: dict[str, ActingLoop] = {f"act/runtime-{batch}": Policy.load(path)}
             actors[f"act/eager-{batch}"] = EnvironmentActor(trained)
             window = f"act/window-{WINDOW}-{batch}"
             actors[window] = EnvironmentActor(trained, inference="window", window=WINDOW)
