@@ -117,23 +117,6 @@ def test_invalid_paths_are_refused_before_a_dataset_is_opened(
     assert name.format(file=file) in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("variable", "arguments"),
-    [
-        ("DECISION_RNN_CACHE", "info hopper-random"),
-        ("DECISION_RNN_DATA", "make d4rl/ant-random-v2"),
-        ("MINARI_DATASETS_PATH", "info minari/some/thing-v0"),
-    ],
-)
-def test_unusable_data_folder_is_named(
-    variable: str, arguments: str, monkeypatch: pytest.MonkeyPatch, inline_cli: InlineCLI
-) -> None:
-    monkeypatch.setenv(variable, "/proc/nope")
-    done = inline_cli("data", *arguments.split())
-    assert done.returncode == 2
-    assert "/proc/nope" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.usefixtures("file")
 def test_import_writes_a_log_and_names_what_is_wrong_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -12,8 +12,6 @@ import decision_rnn
 from decision_rnn.cli import COMMANDS
 from decision_rnn.cli.data import ACTIONS
 from decision_rnn.cli.main import describe_failure, main
-from decision_rnn.data.sources.local import write_store
-from decision_rnn.data.store import EpisodeStore
 
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -140,13 +138,6 @@ sys.exit(main(["evaluate", "pretrained/hopper-medium"]))
     assert "torch" in done.stderr
 
 
-def test_completion_names_its_extra(inline_cli: InlineCLI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    done = inline_cli("completion", "bash")
-    assert done.returncode == 2
-    assert "decision-rnn[completion]" in done.stderr
-
-
 def test_only_errors_of_memory_are_reported_as_such() -> None:
     for error in (MemoryError(), RuntimeError("CUDA out of memory")):
         assert "not enough memory" in describe_failure(error, "train")[0]
@@ -159,16 +150,3 @@ def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize("key", ["training.batch_size", "training.context", "backbone.width"])
-def test_options_that_need_too_much_memory_print_one_line(
-    key: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
-    write_store("local/mine", store, environment_id="Hopper-v5")
-    options = ["--evaluation.episodes", "0", "--training.steps", "1", "--output", str(tmp_path / "run")]
-    code = main(["train", "local/mine", f"--{key}", str(10**15), *options])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert code == (1 if "not enough memory" in line else 2)
-    assert code == 1 or key in line

@@ -4,7 +4,6 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import create_autospec
 
 import av
 import gymnasium
@@ -111,13 +110,6 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(inline_cli: CLI, 
     (end,) = video.film(trained, Path("a.mp4"), -300.0, 1, 7)
     assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
     assert "carried state" in inline_cli("play", "run").stdout
-
-
-@pytest.mark.usefixtures("no_screen")
-def test_error_of_a_policy_is_not_one_of_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(video, "GroupPolicy", create_autospec(video.GroupPolicy, side_effect=KeyError("policy")))
-    with pytest.raises(KeyError, match="policy"):
-        next(video.watch(load_agent(tmp_path / "run" / "checkpoints" / "10"), -300.0, 1, 7))
 
 
 @pytest.mark.slow

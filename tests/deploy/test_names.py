@@ -153,7 +153,3 @@ def test_card_lists_the_names(named: TrainedAgent, tmp_path: Path) -> None:
     card = write_card(tmp_path, named, None, "agent")
     assert "`cos`, `sin`, `velocity`" in card
     assert "`torque`" in card
-
-
-def test_repr_is_short(path: Path) -> None:
-    assert repr(Policy.load(path)) == f"Policy({str(path)!r}, observations (3,), actions (1,))"

@@ -228,26 +228,3 @@ def test_full_disk_while_writing_metrics_raises(tmp_path: Path, name: str) -> No
             log.write(step, **{name: 1.0})
     MetricsLog(tmp_path, configure(), 3, 0.0).write(4)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("fault", ["import", "write"])
-def test_broken_tensorboard_is_warned_of_and_training_goes_on(
-    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its events are a copy of metrics.jsonl."""
-    if fault == "import":
-        (tmp_path / "tensorboard").mkdir()
-        (tmp_path / "tensorboard" / "__init__.py").write_text("raise TypeError('Descriptors cannot be created')")
-        monkeypatch.syspath_prepend(str(tmp_path))
-        for name in [name for name in sys.modules if name.startswith(("tensorboard", "torch.utils.tensorboard"))]:
-            monkeypatch.delitem(sys.modules, name)
-    else:
-        writer = "torch.utils.tensorboard.SummaryWriter.add_scalar"
-        monkeypatch.setattr(writer, lambda *_: int("Descriptors cannot be created"))
-    config, _ = parse_run("test", ARGUMENTS)
-    trained = train(config, output=tmp_path / "run")
-    assert [line["step"] for line in read_metrics(tmp_path / "run")] == [2, 4, 6, 8, 10, 12]
-    assert trained.agent.step == 12
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line]
-    assert len(warnings) == 1
-    assert "Descriptors" in warnings[0]
