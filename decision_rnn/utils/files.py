@@ -136,7 +136,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
-    """Be the only process that does some work in a folder, which is created.
+    """Be the only process that does some work in a folder, which is created, and removed if it stays empty.
 
     Args:
         folder: Where the work is done.
@@ -146,10 +146,18 @@ def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
     Raises:
         InputError: Immediately, if another process does the same work there or the folder cannot be created.
     """
+    missing_parents = [parent for parent in folder.absolute().parents if not parent.exists()]
     with contextlib.ExitStack() as stack:
         with writing(folder):
             try:
                 stack.enter_context(locked(folder / lock, wait=False))
             except BlockingIOError:
                 raise InputError(f"another process is {activity} in {folder}. Choose another --output.") from None
-        yield
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # other processes may write there
+                if os.listdir(folder) == [f".{lock}.lock"]:
+                    shutil.rmtree(folder)
+                    for parent in missing_parents:
+                        parent.rmdir()
