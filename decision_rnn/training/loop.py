@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -90,7 +91,8 @@ class TrainingLoop:
                     progress.set_postfix(losses, refresh=False)
                     call = partial(callback, trainer.steps, metrics) if callback and rank() == 0 else None
                     answer = None if call is None else self.interruption.call(partial(self.show, call))
-                    stopped = any_process(answer is False or self.interruption.requested)
+                    declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
+                    stopped = any_process(declined or self.interruption.requested)
                     self.best_step, checks = lowest_loss(self.log.held_out)
                     self.stopped_early = any_process(0 < settings.early_stopping_patience <= checks)
                     saves |= any_process(self.best_step == trainer.steps)
