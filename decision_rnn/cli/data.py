@@ -56,9 +56,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("logs", nargs="+", metavar="LOG", help=text)
     parser.add_settings(import_log, "name", required=True)
     columns = ("observations", "actions", "reward", "episode", "time", "terminated", "truncated")
-    parser.add_settings(
-        import_log, *columns, "action_low", "action_high", "every", "missing", "append", "overwrite", "split"
-    )
+    parser.add_settings(import_log, *columns, "action_low", "action_high", "every", "missing", "overwrite", "split")
     text = "how many choices each column of an action has, as 4 or 3,2, if it holds their numbers, from 0 on"
     parser.add_argument("--choices", type=parse_as(Names), default=(), help=text)
     parser.add_argument("--environment", help="the Gymnasium id of the environment to evaluate agents in, if any")

@@ -20,7 +20,7 @@ def add_arguments(parser: CommandParser) -> None:
     policy.add_argument("--policy", help=text)
     policy.add_argument("--agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--output", required=True, help="the name of the new dataset, local/NAME")
-    options = ("episodes", "steps", "append", "overwrite", "seed", "target_return", "max_episode_steps")
+    options = ("episodes", "steps", "overwrite", "seed", "target_return", "max_episode_steps")
     parser.add_settings(record, *options)
 
 

@@ -7,16 +7,18 @@ from typing import Any, Literal
 
 import minari
 import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
-from decision_rnn.data.sources.local import cache_episodes, check_new, check_same, write_stores
+from decision_rnn.data.sources.local import cache_episodes, check_new, write_stores
 from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.environments.episode import Episode
+from decision_rnn.environments.registry import registered, settings_of
 from decision_rnn.environments.spaces import OptionalSpaces
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.messages import counted
 
@@ -213,14 +215,29 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
     """
     parts = [as_dataset(dataset) for dataset in datasets]
     stores = [part.store for part in parts]
-    for part, store in zip(parts, stores, strict=True):
-        check_same(part.name, stores[0], store.environment_id, store.source, store.stated_spaces)
+    for part in parts:
+        for trait, expected in _traits(stores[0]).items():
+            if None not in (expected, own := _traits(part.store)[trait]) and own != expected:
+                raise InputError(f"{part.name} has the {trait} {one_line(own)}, expected {one_line(expected)}.")
     inherited = ("columns", "environment_settings", "requirements")
     source = {key: value for key, value in stores[0].source.items() if key in inherited}
     notes = dict.fromkeys(note for store in stores for note in store.source.get("notes", ()))
     source |= {"notes": list(notes), "merged": {part.name: part.store.fingerprint for part in parts}}
     write_stores(name, stores, source)
     return open_dataset(name)
+
+
+def _traits(store: EpisodeStore) -> dict[str, Any]:
+    """What the episodes of one dataset have in common, by name; None for what a store does not state."""
+    settings, known = store.source.get("environment_settings"), registered(store.environment_id)
+    observations, actions = store.stated_spaces
+    return {
+        "environment": store.environment_id or "none",
+        "environment settings": settings_of(known) if settings is None and known is not None else settings,
+        "columns": store.source.get("columns"),
+        "observation space": observations,
+        "action space": actions.shape if isinstance(actions, Box) else actions,  # data may bound a Box
+    }
 
 
 def split_dataset(
@@ -266,7 +283,7 @@ def split_dataset(
         )
     names = [f"local/{word}-train", f"local/{word}-held-out"]
     for name in names:
-        check_new(name, overwrite=overwrite)
+        check_new(name, overwrite)
     order = np.random.default_rng(seed).permutation(total)
     count = min(max(1, round(hold_out * total)), total - 1)
     split = {"dataset": whole.name, "fingerprint": whole.store.fingerprint, "hold_out": hold_out, "seed": seed}

@@ -37,7 +37,6 @@ def import_log(
     action_high: Numbers | None = None,
     every: PositiveInt = 1,
     missing: Missing = "error",
-    append: bool = False,
     overwrite: bool = False,
     split: str | None = None,
     progress: bool = True,
@@ -78,7 +77,6 @@ def import_log(
         missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
             row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
             truncated. Unless it is `error`, an episode that cannot be read is left out.
-        append: If the dataset exists, add the episodes to its end.
         overwrite: If the dataset exists, replace it once the whole log is read; until then, or if that fails, it stays.
         split: The name of the episodes to read, if the file has splits, such as `valid` in one of robomimic's; by
             default all.
@@ -110,7 +108,7 @@ def import_log(
     notes = list[str]()
     if convert(every, PositiveInt, "every") > 1:
         notes.append(f"only the first of every {every} steps is kept: agents act once in {every} steps of the log")
-    check_new(name, append, overwrite)
+    check_new(name, overwrite)
 
     def read(first: Log) -> Iterator[Episode]:
         remarks: dict[str, dict[str, None]] = {}
@@ -139,7 +137,6 @@ def import_log(
             observation_space=first.spaces[0],
             action_space=action_space,
             missing=missing,
-            append=append,
             overwrite=overwrite,
             columns=first.columns,
             notes=notes,

@@ -10,7 +10,6 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.data.dataset import Dataset, open_dataset
-from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import write_store
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, play, take
@@ -36,7 +35,6 @@ def record(
     target_return: Any = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
-    append: bool = False,
     overwrite: bool = False,
     max_episode_steps: int | None = None,
 ) -> Dataset:
@@ -61,8 +59,6 @@ def record(
         target_return: The target return of an agent, as for `Run.actor`.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
-        append: If the dataset exists, add the episodes to it; their seeds go on from `seed` plus the number of
-            episodes that it has.
         overwrite: If the dataset exists, replace it once the episodes are played.
         max_episode_steps: The largest number of steps of an episode, which is then cut: truncated. If left out, the
             environment's own limit, or 10,000 if it has none.
@@ -102,8 +98,6 @@ def record(
                 f"agents trained on {name} cannot be evaluated in {spec.id if spec else environment}, which has "
                 f"{altered}: register a function that makes it (gymnasium.register) and record in that"
             )
-        if append and SOURCES["local"].folder(name).is_dir():
-            seed += open_dataset(name).store.num_episodes
         act = _acting(policy, environment, target_return, seed)
         interruption, errors = stack.enter_context(Interruption(patient=True)), list[BaseException]()
         played = take(play(environment, act, seed, max_episode_steps), episodes, steps, "recording")
@@ -112,7 +106,6 @@ def record(
             _until_error(played, interruption, errors),
             None if spec is None else spec.id,
             environment_settings=settings,
-            append=append,
             overwrite=overwrite,
             observation_space=environment.observation_space,
             action_space=environment.action_space,

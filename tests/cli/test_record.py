@@ -42,8 +42,8 @@ def test_command_records_what_record_does(record: Command) -> None:
     store = decision_rnn.record(push, CAR, "local/python", episodes=2, seed=3, progress=False).store
     assert open_dataset("local/shell").store.fingerprint == store.fingerprint
     assert done.stdout.startswith(f"local/shell: 2 episodes, {store.steps:,} steps, returns ")
-    assert record(*words, "--steps", "30", "--append", "--max_episode_steps", "20").returncode == 0
-    assert open_dataset("local/shell").store.episode_lengths.tolist() == [*store.episode_lengths.tolist(), 20, 20]
+    assert record(*words, "--steps", "30", "--overwrite", "--max_episode_steps", "20").returncode == 0
+    assert open_dataset("local/shell").store.episode_lengths.tolist() == [20, 20]
     assert record(*words, "--episodes", "1").returncode == 2  # it exists
 
 

@@ -157,7 +157,7 @@ def test_killed_and_resumed_comparison_has_the_same_held_out_errors(comparing: C
 
 def test_other_held_out_episodes_are_measured_without_training_anew(comparing: Compare) -> None:
     executor, (before,) = Inline(), comparing(**WHOLE).trials
-    write_store("local/held-out", pendulum_episodes(2), append=True)
+    write_store("local/held-out", pendulum_episodes(2), overwrite=True)
     (after,) = comparing(executor, **WHOLE).trials
     write_store("local/others", pendulum_episodes(3))
     (others,) = comparing(executor, **{**WHOLE, "validation": "local/others"}).trials

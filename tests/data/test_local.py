@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from data_files import KINDS, assert_equal, forked, hopper_episodes, rewards_of, written
+from data_files import KINDS, assert_equal, forked, hopper_episodes, written
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from minari.dataset.episode_data import EpisodeData
 
@@ -21,7 +21,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import as_dataset, dataset_names, is_ready
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import local as local_source
-from decision_rnn.data.store import EpisodeStore, store_folder
+from decision_rnn.data.store import store_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 FIRST, SECOND = hopper_episodes(KINDS[:2], seed=1), hopper_episodes(KINDS[2:], seed=2)
@@ -118,61 +118,32 @@ def test_exceptions_of_the_users_generator_are_passed_on(local: Path) -> None:
 
 
 @pytest.mark.usefixtures("local")
-def test_append_gives_the_dataset_of_all_episodes() -> None:
-    write_store("local/mine", FIRST, "Hopper-v5", append=True)  # there is none yet
-    store = write_store("local/mine", SECOND, "Hopper-v5", append=True)
-    assert store.fingerprint == open_dataset("local/mine").store.fingerprint == whole("local/whole")
-    np.testing.assert_array_equal(rewards_of(store), np.concatenate([e.rewards for e in (*FIRST, *SECOND)]))
-
-
-@pytest.mark.usefixtures("local")
-def test_append_or_merge_of_other_episodes_changes_nothing() -> None:
-    before = write_store("local/mine", FIRST, "Hopper-v5").fingerprint
-    narrow = [replace(SECOND[0], observations=SECOND[0].observations[:, :5])]
+def test_merge_of_other_episodes_writes_nothing() -> None:
     altered = {"kwargs": {"frame_skip": 2}}
-    for episodes, environment, settings, message in (
-        (SECOND, "Hopper-v4", None, "Hopper-v4"),
-        (SECOND, "Hopper-v5", altered, "frame_skip"),
-        (narrow, "Hopper-v5", None, r"episode 2 .*\(5, 5\).*\(T\+1, 11\)"),
-    ):
-        with pytest.raises(InputError, match=message):
-            write_store("local/mine", episodes, environment, environment_settings=settings, append=True)
-        assert open_dataset("local/mine").store.fingerprint == before
+    narrow = [replace(SECOND[0], observations=SECOND[0].observations[:, :5])]
+    write_store("local/mine", FIRST, "Hopper-v5")
     write_store("local/second", SECOND, "Hopper-v5", environment_settings=altered)
     write_store("local/old", SECOND, "Hopper-v4")
+    write_store("local/unknown", FIRST)
+    write_store("local/narrow", narrow)
+    write_store("local/chosen", [replace(NUMBERS, actions=np.array([0, 1, 1]))], action_space=Discrete(2))
+    write_store("local/pushed", [NUMBERS], action_space=Box(-1, 1, (2,)))
+    before = dataset_names()
     for name, parts, message in (
         ("local/new", ["local/mine", "local/second"], "local/second.*frame_skip"),
         ("local/new", ["local/mine", "local/old"], "local/old.*Hopper-v4"),
+        ("local/new", ["local/unknown", "local/narrow"], r"episode 2 .*\(5, 5\).*\(T\+1, 11\)"),
+        ("local/new", ["local/chosen", "local/pushed"], r"local/pushed .*Discrete\(2\)"),
         ("local/mine", ["local/old"], "local/mine exists"),
         ("new", ["local/mine"], "local/"),
     ):
         with pytest.raises(InputError, match=message):
             merge_datasets(name, parts)
-    assert dataset_names()[-3:] == ["local/mine", "local/old", "local/second"]
+    assert dataset_names() == before
 
 
-@pytest.mark.usefixtures("local")
-def test_append_and_merge_keep_to_the_spaces_of_the_first() -> None:
-    chosen, pushes = Discrete(2), Box(-1, 1, (2,))
-    choices = replace(NUMBERS, actions=np.array([0, 1, 1]))
-    before = write_store("local/chosen", [choices], action_space=chosen)
-    with pytest.raises(InputError, match=r"local/chosen .*Discrete\(2\)"):
-        write_store("local/chosen", [NUMBERS], append=True, action_space=pushes)
-    with pytest.raises(InputError, match="from 0 to 1"):
-        write_store("local/chosen", [replace(NUMBERS, actions=np.full(3, 0.3))], append=True)
-    assert open_dataset("local/chosen").store.fingerprint == before.fingerprint
-    again = write_store("local/chosen", [choices], append=True)
-    np.testing.assert_array_equal(again.actions, np.tile(np.eye(2)[[0, 1, 1]], (2, 1)))
-    write_store("local/pushed", [NUMBERS], action_space=pushes)
-    with pytest.raises(InputError, match=r"local/pushed .*Discrete\(2\)"):
-        merge_datasets("local/both", ["local/chosen", "local/pushed"])
-    write_store("local/plain", [NUMBERS])  # a space that is given later holds for earlier episodes
-    write_store("local/plain", [NUMBERS], append=True, action_space=Box(-4, 4, (2,)))
-    assert open_dataset("local/plain").spec.action_space == Box(-4, 4, (2,))
-
-
-def append_and_die(number: int) -> None:
-    """Append SECOND, but be killed at the call of this number of what reads the dataset or moves folders."""
+def overwrite_and_die(number: int) -> None:
+    """Write all episodes in place of FIRST, but be killed at the call of this number of what moves folders."""
     calls = itertools.count(1)
 
     def dying(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,22 +156,19 @@ def append_and_die(number: int) -> None:
 
     local_source.remove_directory = dying(local_source.remove_directory)
     Path.rename = dying(Path.rename)
-    EpisodeStore.__iter__ = dying(EpisodeStore.__iter__)
-    write_store("local/mine", SECOND, "Hopper-v5", append=True)
+    write_store("local/mine", [*FIRST, *SECOND], "Hopper-v5", overwrite=True)
 
 
-@pytest.mark.parametrize(("call", "appended"), [(1, False), (2, True), (3, True), (4, True)])
-def test_process_killed_while_it_appends_loses_no_episode(call: int, appended: bool, local: Path) -> None:
-    """Before the episodes are written; then before and after the dataset is moved away, and before the new one is."""
-    before = write_store("local/mine", FIRST, "Hopper-v5").fingerprint
-    process = forked(append_and_die, call)
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_process_killed_while_it_overwrites_loses_no_episode(call: int, local: Path) -> None:
+    """Before and after the dataset is moved away, and before the new one is."""
+    write_store("local/mine", FIRST, "Hopper-v5")
+    process = forked(overwrite_and_die, call)
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert "local/mine" in dataset_names()
-    assert open_dataset("local/mine").store.fingerprint == (whole("local/whole") if appended else before)
-    write_store("local/mine", SECOND, "Hopper-v5", append=True)
-    assert open_dataset("local/mine").store.num_episodes == (4 if appended else 3)
-    assert not list(local.glob("*.appended"))
+    assert open_dataset("local/mine").store.fingerprint == whole("local/whole")
+    assert [path.name for path in local.iterdir() if not path.name.endswith(".decision_rnn")] == ["mine", "whole"]
 
 
 @pytest.mark.usefixtures("local")

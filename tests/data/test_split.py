@@ -214,8 +214,6 @@ def test_failed_overwrite_keeps_the_old_data(tmp_path: Path) -> None:
         import_log([log(3), bad], "local/log", "x", "u", "gain", progress=False, overwrite=True)
     (tmp_path / "log.csv").write_text("x,u\n0,5\n1,six\n")
     assert main(["data", "import", str(tmp_path / "log.csv"), "--name", "local/log", "--overwrite"]) == 2
-    with pytest.raises(InputError, match="append"):
-        imported(2, append=True, overwrite=True)
     process = forked(overwrite_and_die)
     process.join()
     assert process.exitcode == -signal.SIGKILL

@@ -168,11 +168,8 @@ def test_command_imports_choices_in_one_column_or_several(tmp_path: Path, capsys
         assert dataset.store.labels("actions") == labels.get(name, ["u 0", "u 1", "u 2", "v 0", "v 1"])
 
 
-def test_logs_are_appended_only_with_the_same_columns() -> None:
+def test_logs_of_other_columns_are_refused() -> None:
     imported(short_log())
-    assert len(imported(short_log(), append=True)) == 4
-    with pytest.raises(InputError, match=r"local/log .*columns.*obs_1"):
-        imported(short_log(obs_1=[0.0] * 5), append=True)
     with pytest.raises(InputError, match=r"columns.*obs_1"):
         imported([short_log(), short_log(obs_1=[0.0] * 5)], "local/new")
     with pytest.raises(InputError, match="local/log"):

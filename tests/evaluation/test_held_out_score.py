@@ -294,7 +294,7 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
     config = replace(run.config, evaluation=replace(run.config.evaluation, **options))
     windowed = held_out_score(replace(run.agent, config=config), *stores)
     assert run.evaluate(progress=False, **options).errors == windowed.errors != score.errors
-    write_store("local/mine", swings(2), append=True)  # no longer what it was trained on
+    write_store("local/mine", swings(2), overwrite=True)  # no longer what it was trained on
     assert list(run.evaluate(progress=False).errors) == ["agent"]
     unscored = train("local/mine", SMALL, output=folders / "unscored", **keys)
     with pytest.raises(InputError, match=r"local/mine.*--validation"):

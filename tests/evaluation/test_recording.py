@@ -135,17 +135,6 @@ def test_interrupt_while_an_episode_is_written_waits(monkeypatch: pytest.MonkeyP
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_append_goes_on_with_the_next_seed() -> None:
-    whole = record(push, CAR, "local/at-once", episodes=3, seed=7, progress=False).store
-    record(push, Faulty(0, unplug), "local/piecewise", episodes=2, seed=7, progress=False)
-    with pytest.raises(TimeoutError):
-        broken = Faulty(int(whole.episode_lengths[2]) + 5, unplug)
-        record(push, broken, "local/piecewise", episodes=2, seed=7, progress=False, append=True)
-    assert decision_rnn.open_dataset("local/piecewise").store.fingerprint == whole.fingerprint
-    with pytest.raises(InputError, match=r"local/piecewise.*Pendulum-v1.*MountainCarContinuous-v0"):
-        record(lambda observation: np.zeros(1), "Pendulum-v1", "local/piecewise", episodes=1, append=True)
-
-
 def stacked(**options: Any) -> gymnasium.Env:
     framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1", g=1.6, **options), 3)
     halved = gymnasium.wrappers.TransformReward(framed, lambda reward: reward / 2)
@@ -224,7 +213,8 @@ def test_unregistered_environment_gives_data_of_none(capsys: pytest.CaptureFixtu
     assert re.search("local/dial.*Dial", warning)
     assert (store.environment_id, store.terminated.all(), store.truncated.any()) == (None, True, False)
     assert (store.final_observations >= 1).all()
-    dataset = record(turn, Dial(), "local/dial", episodes=2, progress=False, append=True)
+    record(turn, Dial(), "local/more", episodes=2, progress=False)
+    dataset = decision_rnn.merge_datasets("local/both", ["local/dial", "local/more"])
     run = decision_rnn.train(dataset, SMALL, steps=1, output="dial", progress=False)
     box = run.agent.provenance.action_space
     np.testing.assert_array_equal([box.low, box.high], [[0.0], [0.25]])

@@ -11,22 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium.spaces import Box
 
 from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.formats import as_episode
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.episode import Episode, Missing
-from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import check_id, describe_alteration, known_spaces
+from decision_rnn.environments.registry import check_id, known_spaces
 from decision_rnn.environments.spaces import OptionalSpaces, described_spaces
-from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.files import locked, remove_directory
 from decision_rnn.utils.parsing import convert
 
-NEW = ".appended"
+NEW = ".new"
 """Suffix of the hidden folder in which a dataset is complete before it takes its place, or that of an earlier one."""
 NAME = re.compile(r"local/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -121,7 +118,6 @@ def write_store(
     environment_id: str | None = None,
     *,
     environment_settings: dict[str, Any] | None = None,
-    append: bool = False,
     overwrite: bool = False,
     observation_space: gymnasium.Space[Any] | None = None,
     action_space: gymnasium.Space[Any] | None = None,
@@ -142,7 +138,6 @@ def write_store(
         environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in, whose spaces
             they have if it is registered here; None for data of no environment, such as a robot's.
         environment_settings: Its settings besides the id, if known, as `DatasetSpec.environment_settings`.
-        append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
         overwrite: If the dataset exists, replace it once all episodes are written; until then, or if that fails, it
             stays.
         observation_space: The space, if it is not that of the registered environment. Values that are no vectors are
@@ -157,9 +152,8 @@ def write_store(
         The store: `.num_episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
 
     Raises:
-        InputError: If the name is taken or invalid, if the dataset appended to is of another environment, if no agent
-            can be trained on such actions, or, naming the episode, if one is empty, not finite or not numeric, or does
-            not match the environment's sizes.
+        InputError: If the name is taken or invalid, if no agent can be trained on such actions, or, naming the episode,
+            if one is empty, not finite or not numeric, or does not match the environment's sizes.
         BlockingIOError: If another process is writing the dataset.
 
     Example:
@@ -177,28 +171,15 @@ def write_store(
     if environment_id is not None:
         check_id(environment_id, "write_store")
     missing = convert(missing, Missing, "missing")
-    notes = [] if notes is None else notes
-    source: dict[str, Any] = {"notes": notes}  # written last, once all notes are known
+    source: dict[str, Any] = {"notes": [] if notes is None else notes}  # written last, once all notes are known
     if columns:
         source["columns"] = dict(columns)
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
     spaces = _with_known((observation_space, action_space), environment_id, environment_settings)
-    path = LocalSource().folder(name)
-    with _replacing(path) as new:
-        check_new(name, append, overwrite)
-        if append and path.exists():
-            before = EpisodeStore.open(path)
-            check_same(name, before, environment_id, source, spaces)
-            spaces = [space or stated for space, stated in zip(spaces, before.stated_spaces, strict=True)]
-            notes[:0] = [note for note in before.source.get("notes", ()) if note not in notes]
-            source, episodes = {**before.source, "notes": notes}, chain(before, episodes)
-        label = f"{name} ({environment_id or 'no environment'})"
-        options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces, "label": label}
-        EpisodeStore.write(new, map(as_episode, episodes), missing=missing, **options)
-    store = EpisodeStore.open(path)
-    store.name = name
-    return store
+    options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces}
+    label = f"{name} ({environment_id or 'no environment'})"
+    return _write(name, map(as_episode, episodes), overwrite, label=label, missing=missing, **options)
 
 
 def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, Any], overwrite: bool = False) -> None:
@@ -206,9 +187,18 @@ def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, An
     for `write_store`."""
     stated = zip(*(store.stated_spaces for store in stores), strict=True)
     spaces = [next(filter(None, each), None) for each in stated]
-    with _replacing(LocalSource().folder(name)) as new:
-        check_new(name, overwrite=overwrite)
-        EpisodeStore.write(new, chain(*stores), environment_id=stores[0].environment_id, source=source, spaces=spaces)
+    environment_id = stores[0].environment_id
+    _write(name, chain(*stores), overwrite, environment_id=environment_id, source=source, spaces=spaces)
+
+
+def _write(name: str, episodes: Iterable[Any], overwrite: bool, **options: Any) -> EpisodeStore:
+    path = LocalSource().folder(name)
+    with _replacing(path) as new:
+        check_new(name, overwrite)
+        EpisodeStore.write(new, episodes, **options)
+    store = EpisodeStore.open(path)
+    store.name = name
+    return store
 
 
 def remove_dataset(name: str) -> None:
@@ -223,41 +213,11 @@ def remove_dataset(name: str) -> None:
         remove_directory(path)
 
 
-def check_new(name: str, append: bool = False, overwrite: bool = False) -> None:
-    """Raise InputError if no dataset can be written by that name, appended to or overwritten."""
+def check_new(name: str, overwrite: bool = False) -> None:
+    """Raise InputError if no dataset can be written by that name or, with `overwrite`, replaced."""
     path = LocalSource().folder(name)
-    if append and overwrite:
-        raise InputError(f"{name}: expected append or overwrite, not both.")
-    if path.exists() and not append and not overwrite:
-        raise InputError(f"{name} exists in {path}: overwrite it, append to it, or choose another name.")
-
-
-def check_same(
-    name: str, store: EpisodeStore, environment_id: str | None, source: Mapping[str, Any], spaces: OptionalSpaces
-) -> None:
-    """Raise InputError unless episodes with these properties may be in one dataset with those of a store; columns and
-    spaces that one of them does not state are not compared."""
-    pairs: dict[str, list[Any]] = {
-        "environment": [
-            (each, describe_alteration(each, described.get("environment_settings")))
-            for each, described in ((environment_id, source), (store.environment_id, store.source))
-        ],
-        "columns": [source.get("columns"), store.source.get("columns")],
-        "observation space": [_stored(each[0], "observations") for each in (spaces, store.stated_spaces)],
-        "action space": [_stored(each[1], "actions") for each in (spaces, store.stated_spaces)],
-    }
-    for trait, (new, old) in pairs.items():
-        if new is not None and old is not None and new != old:
-            raise InputError(f"{name} has the {trait} {one_line(new)}, expected {one_line(old)}: choose another name.")
-
-
-def _stored(space: gymnasium.Space[Any] | None, kind: str) -> gymnasium.Space[Any] | None:
-    """What a store keeps of a space: nothing of the bounds of vectors of observations, or of infinite ones."""
-    if space is None or (kind == "observations" and Layout.of_space(space, kind).flat):
-        return None
-    if not isinstance(space, Box):
-        return space
-    return Box(space.low.astype(np.float32), space.high.astype(np.float32)) if space.is_bounded() else None
+    if path.exists() and not overwrite:
+        raise InputError(f"{name} exists in {path}: overwrite it, or choose another name.")
 
 
 @contextlib.contextmanager
