@@ -27,14 +27,13 @@ PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy")
 """Packages whose versions are recorded with a store, since the bits of episodes may depend on them."""
 
 
-def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = (), **source: Any) -> EpisodeStore:
+def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = ()) -> EpisodeStore:
     """The store of a recipe's dataset, which is collected if there is none or it was made by another recipe.
 
     Args:
         recipe: The recipe.
         spaces: The spaces of an observation and an action.
         packages: Packages that the environment needs besides ours, whose versions are recorded.
-        source: What else the store's manifest records.
     """
 
     def make(folder: Path) -> EpisodeStore:
@@ -49,7 +48,7 @@ def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = 
                 folder,
                 collect(recipe, chunks),
                 environment_id=recipe.environment_id,
-                source={**origin, **source},
+                source=origin,
                 spaces=spaces,
             )
             remove_directory(unfinished)

@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import minari
 import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
 from decision_rnn.data.sources.local import cache_episodes, check_new, write_stores
-from decision_rnn.data.sources.minari import check_id, dataset_folder, environment_of, write_minari
+from decision_rnn.data.sources.minari import check_id, dataset_folder, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.registry import registered, settings_of
-from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.messages import counted
@@ -152,17 +150,14 @@ def is_ready(name: str) -> bool:
 def as_dataset(
     data: Any, environment_id: str | None = None, path: Path | str | None = None, partial: Partial = "keep"
 ) -> Dataset:
-    """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes or of dictionaries.
+    """The dataset given by a name, a `Dataset`, a store or a list of episodes or of dictionaries.
 
     Episodes in memory are written to the cache as `episodes/HASH`, where HASH depends on their contents: the same
-    episodes are the same dataset. Those of a dataset, a store or a part of a Minari dataset keep its source and the
-    settings of their environment.
+    episodes are the same dataset. Those of a dataset or a store keep its source and spaces.
 
     Raises:
         InputError: If `environment_id` or `path` does not apply, or the data are a log.
     """
-    if isinstance(data, minari.MinariDataset) and data.total_episodes == data.storage.total_episodes:
-        data = f"minari/{data.spec.dataset_id}"
     stated = isinstance(data, str | Dataset | EpisodeStore)
     if (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
         raise InputError(
@@ -171,26 +166,17 @@ def as_dataset(
         )
     if isinstance(data, Mapping) or hasattr(data, "to_numpy"):  # also tables
         raise InputError(f"a {type(data).__name__} is a log: import it, import_log(data, 'local/NAME', ...).")
-    if isinstance(data, Dataset) and data.store.name is None and data.partial == "keep":  # selected from a dataset
-        data = data.store
-    if isinstance(data, Dataset):
-        return data if partial == "keep" else open_dataset(data.name, data.path, partial)
     if isinstance(data, str):
         return open_dataset(data, path, partial)
-    if isinstance(data, EpisodeStore) and data.name is not None:
-        return open_dataset(data.name, None, partial)
-    source: dict[str, Any] = {}
-    spaces: OptionalSpaces = (None, None)
-    if isinstance(data, EpisodeStore):
-        environment_id, source = data.environment_id, data.source
-        spaces = data.observation_space, data.action_space
-    elif isinstance(data, minari.MinariDataset):
-        if environment_id is None and data.spec.env_spec is not None:
-            metadata = data.storage.read_raw_metadata(data.storage.data_path)
-            environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
-            source = {} if settings is None else {"environment_settings": settings}
-        spaces = data.spec.observation_space, data.spec.action_space
-    return open_dataset(cache_episodes(data, environment_id, source, spaces), None, partial)
+    if isinstance(data, Dataset) and (data.store.name is not None or data.partial == "drop"):
+        return data if partial == "keep" else open_dataset(data.name, data.path, partial)
+    store = data.store if isinstance(data, Dataset) else data
+    if isinstance(store, EpisodeStore):  # also selected from a dataset
+        spaces = store.observation_space, store.action_space
+        name = store.name or cache_episodes(store, store.environment_id, store.source, spaces)
+    else:
+        name = cache_episodes(data, environment_id, {})
+    return open_dataset(name, None, partial)
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:

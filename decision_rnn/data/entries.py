@@ -14,7 +14,7 @@ from decision_rnn.utils.messages import counted
 
 KINDS = ("observations", "actions")
 ROWS, WIDTH, PANELS = 100, 32, 8
-"""The most rows of a table, of letters in a name, and of entries over time in a plot."""
+"""The most rows of a table, letters in a name, and entries in a plot."""
 FORMATS = {"constant": ".1%", "outside": ".2%"}
 
 
@@ -40,30 +40,29 @@ def entry_statistics(store: EpisodeStore, kind: str) -> dict[str, np.ndarray]:
 
 
 def format_entries(store: EpisodeStore) -> str:
-    """A table with a row for every entry, at most `ROWS`: half of them of each kind, if it has so many."""
+    """A table with a row for every entry, at most `ROWS` of each kind."""
     lines = list[str]()
-    for kind, others in zip(KINDS, (store.action_dim, store.observation_dim), strict=True):
+    for kind in KINDS:
         statistics = entry_statistics(store, kind)
         if not statistics["outside"].any():
             del statistics["outside"]
-        size, count = len(statistics["min"]), max(ROWS // 2, ROWS - others)
-        names = [name[:WIDTH] for name in store.labels(kind)[:count]] or [""] * min(size, count)
+        size = len(statistics["min"])
+        names = [name[:WIDTH] for name in store.labels(kind)[:ROWS]] or [""] * min(size, ROWS)
         width = max(map(len, (KINDS[0], *names)))
         lines += ["", f"  {kind:<{width + 4}}" + "".join(f"{key:>11}" for key in statistics)]
         for entry, name in enumerate(names):
             cells = (f"{each[entry]:>11{FORMATS.get(key, '.4g')}}" for key, each in statistics.items())
             lines.append(f"  {entry:>3} {name:<{width}}" + "".join(cells))
-        if size > count:
-            lines.append(f"      and {size - count} more")
+        if size > ROWS:
+            lines.append(f"      and {size - ROWS} more")
     return "\n".join(lines)
 
 
 def plot_dataset(dataset: Dataset, path: Path) -> None:
-    """Plot a dataset into a PNG file: its returns, unless all are equal, and entries over the steps of a few episodes.
+    """Plot entries over the steps of a few episodes of a dataset into a PNG file.
 
-    The episodes are the most extreme one, in which an entry is farthest from its mean in standard deviations, and those
-    of the lowest and the highest return; or if all are equal the one in which that distance is the median. The entries
-    are those that are farthest from their means in these episodes.
+    The episodes are those of the lowest and the highest return and the most extreme one, in which an entry is farthest
+    from its mean in standard deviations. The entries are those that are farthest from their means in these episodes.
     """
     from matplotlib.figure import Figure  # heavy
 
@@ -75,26 +74,13 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     lowest, highest = (extreme.reduceat(values, store.offsets[:-1]) for extreme in (np.minimum, np.maximum))
     choices = np.concatenate([store.layout(kind).categorical for kind in KINDS])  # a rare choice is not extreme
     distances = np.maximum(mean - lowest, highest - mean) / np.where((std > 0) & ~choices, std, np.inf)
-    reach = distances.max(axis=1)
-    low, high = int(returns.argmin()), int(returns.argmax())
+    low, high, extreme = (int(each.argmax()) for each in (-returns, returns, distances.max(axis=1)))
     titles = {low: f"lowest return, {returns[low]:.4g}", high: f"highest return, {returns[high]:.4g}"}
-    if store.equal_returns:
-        titles = {int(np.argsort(reach, kind="stable")[(len(reach) - 1) // 2]): "typical"}
-    extreme = int(reach.argmax())
-    farthest = f"{names[distances[extreme].argmax()][:WIDTH]}, {reach[extreme]:.3g} sd from its mean"
-    titles[extreme] = f"{titles.get(extreme, 'most extreme')}\n{farthest}"
+    titles[extreme] = f"{names[distances[extreme].argmax()][:WIDTH]} is {distances[extreme].max():.3g} sd from its mean"
     entries = np.sort(np.argsort(-distances[list(titles)].max(0), kind="stable")[:PANELS])
-    heights = [2.8] * (not store.equal_returns) + [len(entries) + 0.5]
-    figure = Figure(figsize=(4 + 3 * len(titles), sum(heights) + 0.3), layout="constrained")
-    *above, below = figure.subfigures(len(heights), height_ratios=heights, squeeze=False).flat
-    for subfigure in above:
-        left, right = subfigure.subplots(1, 2)
-        left.hist(returns, bins=50, color="C0")
-        left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1)
-        left.set(xlabel=f"return of an episode (mean {returns.mean():.4g})", ylabel="episodes")
-        right.plot(store.episode_lengths, returns, ".", markersize=3, alpha=0.5, color="C0")
-        right.set(xlabel="length in steps", ylabel="return")
-    panels = below.subplots(len(entries), len(titles), sharex="col", sharey="row", squeeze=False)
+
+    figure = Figure(figsize=(4 + 3 * len(titles), len(entries) + 0.8), layout="constrained")
+    panels = figure.subplots(len(entries), len(titles), sharex="col", sharey="row", squeeze=False)
     for column, (episode, title) in zip(panels.T, titles.items(), strict=True):
         steps = values[store.offsets[episode] : store.offsets[episode + 1], entries].T
         for panel, entry, series in zip(column, entries, steps, strict=True):
@@ -104,10 +90,7 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
         column[-1].set_xlabel("step")
     for panel, entry in zip(panels[:, 0], entries, strict=True):
         panel.set_ylabel(names[entry][:WIDTH], rotation=0, ha="right", va="center", fontsize=8)
-    for panel in figure.get_axes():
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.tick_params(labelsize=8)
     figure.suptitle(f"{dataset.name}: {counted(len(store), 'episode')}, {counted(store.steps, 'step')}", fontsize=11)
-    below.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
+    figure.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

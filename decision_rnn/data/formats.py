@@ -4,8 +4,6 @@ Tables, such as LeRobot's parquet files, are read by `table.py`.
 """
 
 import contextlib
-import gzip
-import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -35,7 +33,7 @@ def expand_folder(log: Any) -> list[Any]:
     if folder is None or not folder.is_dir() or (folder / INFO).is_file():
         return [log]
     files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
-    logs = [file for file in files if file.name.removesuffix(".gz").endswith((*FILES, *TABLES))]
+    logs = [file for file in files if file.suffix in (*FILES, *TABLES)]
     if not logs:
         raise InputError(
             f"{folder} holds {listed([file.name for file in files]) or 'nothing'}: expected the files "
@@ -61,7 +59,7 @@ def open_log(log: Any, options: LogOptions) -> Log:
             return read_table(log, options)
         return read_arrays(label, _by_path(log), options)
     path = Path(log).expanduser() if isinstance(log, str | Path) else None
-    if path is None or not (path.name.removesuffix(".gz").endswith(FILES) or (path.is_file() and h5py.is_hdf5(path))):
+    if path is None or path.suffix not in FILES:
         return read_table(log, options)
     arrays, environment_id = _read_file(path)
     log = read_arrays(label, arrays, options)
@@ -269,14 +267,13 @@ def _by_path(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _read_file(path: Path) -> tuple[Arrays, str | None]:
     """The arrays of a file, and the Gymnasium id that it names, if any."""
-    with reading(path, "npz" if ".npz" in path.suffixes else "HDF5"):
-        source = io.BytesIO(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path
-        if ".npz" not in path.suffixes:
-            file = h5py.File(source, "r")  # closed with the last of its datasets
+    with reading(path, path.suffix[1:]):
+        if path.suffix != ".npz":
+            file = h5py.File(path, "r")  # closed with the last of its datasets
             environment_id = file.attrs.get("environment_id")
             return _by_path(file), environment_id if isinstance(environment_id, str) else None
         arrays: dict[str, Any] = {}
-        with np.load(source, allow_pickle=False) as content:
+        with np.load(path, allow_pickle=False) as content:
             for key in content.files:
                 with contextlib.suppress(ValueError):  # a pickle, which is not read
                     arrays[key] = content[key]

@@ -37,20 +37,20 @@ def format_info(dataset: Dataset) -> str:
     terminated, truncated = store.terminated, store.truncated
     ends = {"terminated": terminated, "truncated": truncated, "both": terminated & truncated}
     ends["partial (neither)"] = ~(terminated | truncated)
-    digits = ".1f" if np.abs(store.episode_returns).max() >= 10 else ".4g"  # rewards may be in any unit
-    returns = (format(s[f"return_{key}"], digits) for key in ("mean", "sd", "min", "max"))
+    returns = (f"{s[f'return_{key}']:.4g}" for key in ("mean", "sd", "min", "max"))  # rewards may be in any unit
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
     columns = store.source.get("columns", {}).items()
     spaces = {kind: store.space(kind) for kind in KINDS if not store.layout(kind).flat}
     warnings = [*warn_of_observations(store), *warn_of_choices(store), *warn_of_copies(store)]
     if store.environment_id or store.rewards.any():  # otherwise it is cloned
         warnings += warn_of_returns(store)
-    scores = []
-    if store.environment_id and not (store.equal_returns and spec.reference_min == s["return_min"]):
+    scores = list[tuple[str, str]]()
+    if store.environment_id:
         mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
-        references = f"0 is {spec.reference_min:g}, 100 is {spec.reference_max:g}"
-        scores = [("score", f"{mean:.1f}, {low:.1f} to {high:.1f} ({references})"), ("scale", spec.score_meaning)]
-        scores.append(("compare", spec.comparable))
+        scores = [
+            ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} ({spec.score_meaning})"),
+            ("compare", spec.comparable),
+        ]
     rows = [
         ("environment", f"{store.environment_id or 'none'}: {sizes}"),
         *((kind, " ".join(str(space).split())) for kind, space in spaces.items()),
@@ -80,7 +80,6 @@ def warn_of_observations(store: EpisodeStore) -> Iterator[str]:
     """A sentence on the observation entries that never change, or by less than float32 resolves, as a Unix time."""
     constant = store.observation_std <= 1e-6 * np.abs(store.observation_mean)
     constant &= ~store.layout("observations").categorical  # a choice may well never be made
-    constant[list(store.source.get("constant_entries", ()))] = False  # constant in the environment too
     if constant.any():
         yield (
             f"{_named(store, 'observations', np.flatnonzero(constant))} never changes in the data, or by less than "

@@ -119,7 +119,7 @@ def spec_of_store(name: str, store: EpisodeStore, **stated: Any) -> DatasetSpec:
         "reference_max": high,
         "score_meaning": f"0 is the data's lowest return, 100 {highest}",
         "comparable": "scores are scaled to these data alone and are not comparable with published ones",
-        "target_returns": (statistics["return_max"], statistics["return_p50"]),
+        "target_returns": (statistics["return_max"], float(np.percentile(store.episode_returns, 50))),
         "return_scale": largest / 3 or 1.0,  # as Hopper's 3600 is divided by 1000 in the Decision Transformer
         "spaces": described_spaces(store.observation_space, store.action_space),
         "fingerprint": store.fingerprint,

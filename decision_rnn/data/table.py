@@ -5,7 +5,6 @@ A row has an observation, the action that was chosen at it, and the reward of th
 also be the observation after the last action, with no action and no reward.
 """
 
-import gzip
 import json
 from collections.abc import Collection
 from itertools import chain
@@ -119,7 +118,7 @@ class _Table:
     def _read(self, path: Path) -> Any:
         if path.suffix == ".parquet":
             return self.pandas.read_parquet(path)
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as text:
+        with path.open(encoding="utf-8-sig") as text:
             delimiter = max(",;\t", key=text.readline().count)
         settings: dict[str, Any] = {"encoding": "utf-8-sig", "skipinitialspace": True, "index_col": False}
         return self.pandas.read_csv(path, sep=delimiter, float_precision="round_trip", **settings)
@@ -211,10 +210,7 @@ class _Table:
         if column.dtype.kind in "iufmM":
             return column
         with reading(f"the column {name} of {self.label}", "times", "Write numbers or dates."):
-            try:
-                return self.pandas.to_numeric(column)
-            except (ValueError, TypeError):
-                return self.pandas.to_datetime(column, format="mixed", utc=True)
+            return self.pandas.to_datetime(column, format="mixed", utc=True)
 
 
 def _listed_names(names: Any) -> list[str]:

@@ -43,7 +43,7 @@ def train(
 
     Args:
         data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `local/mine`; a result of
-            `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, Minari's
+            `open_dataset`, `write_store` or `record`; or episodes in memory (`Episode`, Minari's
             `EpisodeData`, or dictionaries of the arrays of an episode: `observations`, `actions`, `rewards`), which are
             stored as a dataset `episodes/HASH` named by their contents. May be left out if the run in `output` is
             resumed. Or the `RunConfig` of a run, whose keys the other arguments replace.

@@ -47,7 +47,7 @@ def test_info_prints_the_contents_and_plots_the_returns(
         "Hopper-v4: 11 observations, 3 actions",
         f"{store.steps:,}",
         "30 terminated, 0 truncated, 0 both, 0 partial",
-        f"{returns.mean():.1f} ± {returns.std():.1f}, {returns.min():.1f} to {returns.max():.1f}",
+        f"{returns.mean():.4g} ± {returns.std():.4g}, {returns.min():.4g} to {returns.max():.4g}",
         f"{100 * (returns.mean() + 20.272305) / (3234.3 + 20.272305):.1f}, ",
         "not D4RL's hopper-medium-v2",
         store.fingerprint,

@@ -52,20 +52,17 @@ def hopper() -> list[Episode]:
 def test_file_gives_its_episodes_also_partial_ones(hopper: list[Episode], tmp_path: Path) -> None:
     both = [*hopper, *hopper_episodes([(30, True, False), (9, False, False)], seed=1)]
     for episodes in (hopper, both):
-        notes: list[str] = []
         file = write_hdf5(tmp_path / "f.hdf5", arrays_of(episodes))
-        assert_equal(read_d4rl(file, TASKS["hopper"], notes), episodes)
-        assert notes == []
+        assert_equal(read_d4rl(file, TASKS["hopper"]), episodes)
 
 
 def test_contact_forces_of_ant_are_dropped(tmp_path: Path) -> None:
-    episode, notes = random_episode(np.random.default_rng(0), (5, True, False), (111, 8)), list[str]()
+    episode = random_episode(np.random.default_rng(0), (5, True, False), (111, 8))
     file = write_hdf5(tmp_path / "f.hdf5", arrays_of([episode]))
-    (read,) = read_d4rl(file, TASKS["ant"], notes)
+    (read,) = read_d4rl(file, TASKS["ant"])
     np.testing.assert_array_equal(read.observations, episode.observations[:, :27])
-    assert any("first 27 of 111" in note for note in notes)
     with pytest.raises(InputError, match=r"f\.hdf5: observations"):
-        list(read_d4rl(file, TASKS["hopper"], notes))
+        read_d4rl(file, TASKS["hopper"])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -107,7 +104,6 @@ def test_version_4_environments_have_the_shapes_of_the_data(task: str) -> None:
     environment = gymnasium.make(f"{known.environment}-v4")
     assert environment.observation_space.shape == (known.observation_dim,)
     assert environment.action_space == Box(-1.0, 1.0, (known.action_dim,)) == known.spaces()[1]
-    assert environment.spec.max_episode_steps == d4rl.TIME_LIMIT
 
 
 @pytest.mark.usefixtures("data")
@@ -231,13 +227,6 @@ def test_malformed_arrays_raise_naming_the_key(changes: dict[str, Any], tmp_path
     with pytest.raises(InputError, match=rf"bad\.hdf5.*{next(iter(changes))}"):
         open_dataset(NAME, path=write_hdf5(tmp_path / "bad.hdf5", arrays))
     assert_nothing_made(tmp_path)
-
-
-@pytest.mark.usefixtures("folders")
-def test_episode_longer_than_the_time_limit_raises(tmp_path: Path) -> None:
-    file = write_hdf5(tmp_path / "bad.hdf5", arrays_of(hopper_episodes([(1001, False, True)])))
-    with pytest.raises(InputError, match=r"bad\.hdf5.*limit is 1000"):
-        open_dataset(NAME, path=file)
 
 
 @pytest.mark.usefixtures("folders")

@@ -78,16 +78,10 @@ def test_table_names_every_entry_of_both_kinds() -> None:
     assert len(rows["speed"]) == 5  # no bounds, no column
 
 
-SIZES = [((60, 50), [50, 50]), ((110, 3), [97, 3]), ((4, 110), [4, 96]), ((26, 26), [26, 26])]
-
-
-@pytest.mark.parametrize(("sizes", "counts"), SIZES)
-def test_long_tables_say_how_much_they_leave_out(sizes: tuple[int, int], counts: list[int], tmp_path: Path) -> None:
-    text = format_entries(written(tmp_path / "wide", odd_episodes(sizes), None))
-    observations, actions = (table.splitlines() for table in text.split("\n  actions"))
-    for lines, size, count in zip((observations, actions), sizes, counts, strict=True):
-        assert sum(line.strip()[:1].isdigit() for line in lines) == count
-        assert any(f"{size - count} more" in line for line in lines) == (count < size)
+def test_long_tables_say_how_much_they_leave_out(tmp_path: Path) -> None:
+    text = format_entries(written(tmp_path / "wide", odd_episodes((110, 100)), None))
+    assert sum(line.strip()[:1].isdigit() for line in text.splitlines()) == 200
+    assert "10 more" in text
 
 
 def test_constant_entries_are_no_copies_of_rare_choices() -> None:
@@ -106,8 +100,7 @@ def test_scores_are_left_out_without_references() -> None:
         assert (({"score", "scale", "compare"} & keys) != set()) == scored, name
 
 
-@pytest.mark.parametrize("reward", [None, 0.0])
-def test_plot_shows_the_extreme_episode(reward: float | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_plot_shows_the_extreme_episode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
     figures: list[Figure] = []
@@ -116,15 +109,13 @@ def test_plot_shows_the_extreme_episode(reward: float | None, monkeypatch: pytes
         Figure, "savefig", lambda *words, **options: [figures.append(words[0]), save(*words, **options)]
     )
     columns = {"observations": ["angle", "speed", "height", "tilt"], "actions": ["left", "right"]}
-    write_store("local/log", odd_episodes(reward=reward), columns=columns)
+    write_store("local/log", odd_episodes(), columns=columns)
     assert main(["data", "info", "local/log", "--plot", str(tmp_path / "log.png")]) == 0
     assert (tmp_path / "log.png").read_bytes()[1:4] == b"PNG"
     panels = figures[0].get_axes()
-    titles = [panel.get_title() for panel in panels if panel.get_title()]
-    assert any("episode 2:" in title and "height" in title for title in titles)
-    assert any(panel.get_xlabel().startswith("return of") for panel in panels) == (reward is None)
-    assert {"height", "left"} <= {panel.get_ylabel() for panel in panels}
     (place,) = (index for index, panel in enumerate(panels) if "height" in panel.get_title())
-    series = [panel.get_lines()[0].get_ydata() for panel in panels[place:] if len(panel.get_lines())]
+    assert "episode 2:" in panels[place].get_title()
+    assert {"height", "left"} <= {panel.get_ylabel() for panel in panels}
+    series = [panel.get_lines()[0].get_ydata() for panel in panels[place:]]
     height = open_dataset("local/log")[2].observations[:-1, 2]
     assert any(len(each) == len(height) and np.array_equal(each, height) for each in series)

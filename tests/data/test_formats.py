@@ -5,7 +5,6 @@ Each layout was compared once with files that the library itself wrote: d3rlpy 1
 0.4.4 (format 3.0), Minari 0.5.4.
 """
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -168,10 +167,8 @@ def test_bounds_of_episodes_without_flags(kind: str, whole: list[Episode], tmp_p
     }[kind]
     named = {"data/state": arrays["observations"], "data/action": arrays["actions"], "reward": arrays["rewards"]}
     np.savez(tmp_path / "log.npz", **named, **bounds)
-    (tmp_path / "log.npz.gz").write_bytes(gzip.compress((tmp_path / "log.npz").read_bytes()))
     truncated = [Episode(e.observations, e.actions, e.rewards, False, True) for e in cut(whole)]
     assert_equal(imported(tmp_path / "log.npz"), truncated)
-    assert_equal(imported(tmp_path / "log.npz.gz", "local/gz"), truncated)
     assert_equal(imported([tmp_path / "log.npz"] * 2, "local/twice"), truncated * 2)
 
 

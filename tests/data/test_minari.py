@@ -39,7 +39,7 @@ from decision_rnn.environments.registry import check_environment
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError
 
-MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"
+MEDIUM = "mujoco/hopper/medium-v0"
 REACH = {"id": "FetchReachFlat-v4", "kwargs": {"reward_type": "dense"}, "max_episode_steps": 50}
 ROBOTICS = ["gymnasium-robotics >= 1.3.1"]
 
@@ -116,14 +116,6 @@ def test_unknown_task_is_scored_between_its_returns() -> None:
     assert (spec.reference_min, spec.reference_max) == pytest.approx((returns[0], returns[-1]))
     assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
     assert 1 <= max(map(abs, returns)) / spec.return_scale < 10
-
-
-def test_medium_expert_concatenates_medium_and_expert() -> None:
-    publish(MEDIUM, noise(1))
-    publish(EXPERT, noise(2))
-    store = open_dataset("minari/mujoco/hopper/medium-expert-v0").store
-    assert_equal(store, [*noise(1), *noise(2)])
-    assert store.source["minari"] == [MEDIUM, EXPERT]
 
 
 def test_changed_dataset_is_converted_again(capfd: pytest.CaptureFixture[str]) -> None:

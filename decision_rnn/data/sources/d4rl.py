@@ -28,7 +28,6 @@ from decision_rnn.utils.messages import bar, warn
 FLAGS = ("terminals", "timeouts")
 FOLDER = "~/.d4rl/datasets"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
-TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
 ADDRESSES = (
     # The mirror comes first, since D4RL's own server has been down since August 2026 and would cost a timeout. Files of
@@ -86,13 +85,11 @@ def _download(name: str) -> Path:
 
 
 def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
-    files, notes, task = identify([file]), list[str](), TASKS[_stem(name).partition("_")[0]]
-    if not _is_published(name, files):
-        notes.append("its SHA-256 is not that of the published file")
-    episodes = read_d4rl(file, task, notes)
+    files, task = identify([file]), TASKS[_stem(name).partition("_")[0]]
+    notes = [] if _is_published(name, files) else ["its SHA-256 is not that of the published file"]
     store = EpisodeStore.write(
         folder,
-        bar(episodes, "converting", unit=" episodes"),
+        bar(read_d4rl(file, task), "converting", unit=" episodes"),
         # Version 4, because Walker2d in the data differs from version 5; Hopper and HalfCheetah are the same in both.
         environment_id=f"{task.environment}-v4",
         source={"files": files, "notes": notes},
@@ -104,18 +101,13 @@ def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
     return store
 
 
-def read_d4rl(path: Path, task: MujocoTask, notes: list[str]) -> Iterator[Episode]:
-    """The episodes of a file in D4RL's layout, which is read into memory.
+def read_d4rl(path: Path, task: MujocoTask) -> Iterator[Episode]:
+    """The episodes of a file in D4RL's layout, which is read into memory; of Ant without contact forces.
 
     An episode ends where `terminals | timeouts` is true, and where the next row does not continue it (as at the seam of
     a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is neither
     terminated nor truncated. Without `next_observations` the observation after an episode's last action is unknown, and
     the last observation is repeated.
-
-    Args:
-        path: The HDF5 file.
-        task: Its task, whose observations are the first columns.
-        notes: Extended by a sentence if there are further columns.
 
     Raises:
         InputError: If the file is invalid; the message names the file and the key.
@@ -130,17 +122,7 @@ def read_d4rl(path: Path, task: MujocoTask, notes: list[str]) -> Iterator[Episod
     if columns > size:
         for key in {"observations", "next_observations"} & set(arrays):
             arrays[key] = arrays[key][:, :size]
-        notes.append(f"only the first {size} of {columns} observations are kept, as in the environment")
-    row = 0
-    for episode in read_arrays(str(path), arrays, LogOptions()).episodes:
-        length = len(episode.rewards)
-        if length > TIME_LIMIT:
-            raise InputError(
-                f"{path}: terminals and timeouts leave an episode of {length} steps from row {row} on, but the "
-                f"environment's limit is {TIME_LIMIT}. Use a version 2 file."
-            )
-        row += length
-        yield episode
+    return read_arrays(str(path), arrays, LogOptions()).episodes
 
 
 def write_d4rl(path: Path, store: EpisodeStore) -> None:

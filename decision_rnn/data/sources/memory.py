@@ -44,15 +44,14 @@ POPGYM: dict[str, tuple[str, Spaces, tuple[tuple[float, float], ...], str]] = {
 
 @dataclass(frozen=True)
 class MemoryDataset:
-    """A dataset of `memory/`: its recipe, spaces, the returns that score 0 and 100 (`references`), what scores may be
-    compared with, and the observation entries that have one value wherever an agent acts."""
+    """A dataset of `memory/`: its recipe, spaces, the returns that score 0 and 100 (`references`), and what scores may
+    be compared with."""
 
     recipe: Recipe
     spaces: Spaces
     references: tuple[float, float]
     target_returns: tuple[float, ...]
     comparable: str
-    constant_entries: tuple[int, ...] = ()
     requirements: tuple[str, ...] = ()
 
 
@@ -64,7 +63,6 @@ def _tmaze(steps: int) -> MemoryDataset:
         (1.0, 0.0),
         "a return is 1 for the hinted turn and 0 without, so that a score is the success rate in percent; compare with "
         f"papers on RATE's T-Maze of {steps} steps, whose data have winning episodes only",
-        constant_entries=(0,),  # y, before the turn
     )
 
 
@@ -141,5 +139,4 @@ class MemorySource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         dataset = memory_dataset(name)
-        entries = dataset.constant_entries
-        return open_or_collect(dataset.recipe, dataset.spaces, dataset.requirements, constant_entries=entries)
+        return open_or_collect(dataset.recipe, dataset.spaces, dataset.requirements)

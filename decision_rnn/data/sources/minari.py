@@ -1,9 +1,7 @@
 """Minari's datasets (minari.farama.org): those in the user's own Minari folder, and published ones to download."""
 
 import contextlib
-import itertools
 import json
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -42,17 +40,13 @@ from decision_rnn.utils.files import new_directory
 from decision_rnn.utils.messages import bar
 
 METADATA_FILE = "metadata.json"
-LEVELS = ("simple", "medium", "expert", "medium-expert")
-PUBLISHED = re.compile(rf"minari/mujoco/({'|'.join(TASKS)})/({'|'.join(LEVELS)})-v(\d+)")
+LEVELS = ("simple", "medium", "expert")
 
 
 @register_source
 class MinariSource(Source):
-    """Minari's datasets, downloaded if they are not in the user's Minari folder.
-
-    `mujoco/TASK/medium-expert-v0`, which Minari does not publish, is `medium-v0` and `expert-v0` end to end. A store
-    made from other contents than the dataset's is made again.
-    """
+    """Minari's datasets, downloaded if they are not in the user's Minari folder. A store made from other contents than
+    the dataset's is made again."""
 
     prefix = "minari"
     pattern = "minari/ID"
@@ -70,27 +64,19 @@ class MinariSource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes; the environment they were collected in need not be installed."""
-        published = PUBLISHED.fullmatch(name)
-        ids = [name.removeprefix("minari/")]
-        if published and published[2] == "medium-expert":
-            ids = [ids[0].replace("medium-expert", level) for level in ("medium", "expert")]
-
-        def files() -> list[Path]:
-            return list(itertools.chain.from_iterable(map(data_files, ids)))
+        dataset_id = name.removeprefix("minari/")
 
         def make(folder: Path) -> EpisodeStore:
-            for dataset_id in ids:
-                if not data_files(dataset_id):
-                    _download(dataset_id)
-            metadata = read_metadata(ids[0])
+            if not data_files(dataset_id):
+                _download(dataset_id)
+            metadata = read_metadata(dataset_id)
             environment_id, settings = environment_of(metadata, f"the Minari dataset {name}")
             return EpisodeStore.write(
                 folder,
-                bar(itertools.chain.from_iterable(map(read_minari, ids)), "converting", unit=" episodes"),
+                bar(read_minari(dataset_id), "converting", unit=" episodes"),
                 environment_id=environment_id,
                 source={
-                    "files": identify(files()),
-                    "minari": ids,
+                    "files": identify(data_files(dataset_id)),
                     "environment_settings": settings,
                     "reference_scores": _reference_scores(metadata),
                     "requirements": list(map(str, metadata.get("requirements") or [])),
@@ -98,9 +84,11 @@ class MinariSource(Source):
                 spaces=_spaces(metadata) or known_spaces(environment_id, settings) or (None, None),
             )
 
-        return open_or_make(
-            name, lambda source: not all(map(data_files, ids)) or is_made_of(source["files"], files()), make
-        )
+        def is_current(source: dict[str, Any]) -> bool:
+            files = data_files(dataset_id)
+            return not files or is_made_of(source["files"], files)
+
+        return open_or_make(name, is_current, make)
 
 
 def check_id(dataset_id: str) -> None:
