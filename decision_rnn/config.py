@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, SerializeAsAny
 from pydantic.dataclasses import dataclass
 
-from decision_rnn.agent.conditions.base import CONDITIONS, ConditionConfig
+from decision_rnn.agent.conditions.base import CONDITIONS, ConditionConfig, NoConditionConfig
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig
 from decision_rnn.agent.network import AgentConfig
@@ -220,7 +220,8 @@ class RunConfig:
         training, token = self.training, self.agent.conditioning == "token"
         relabeled = training.goal_relabeling == "hindsight"
         ahead = training.p_randomgoal > 0 or training.goal_discount not in (None, 1)
-        returns = isinstance(self.condition, ReturnToGoConfig)
+        returns, dropout = isinstance(self.condition, ReturnToGoConfig), self.condition.dropout > 0
+        adaln = self.condition.needs_adaln or self.agent.conditioning == "adaln"
         conflicts = {
             "condition return_to_go needs training.goal_relabeling none": relabeled and returns,
             "condition time_to_goal needs training.goal_relabeling hindsight": self.time_to_goal and not relabeled,
@@ -228,6 +229,9 @@ class RunConfig:
             "training.goal_discount and training.p_randomgoal need training.goal_relabeling hindsight": ahead
             and not relabeled,
             "the condition needs agent.conditioning adaln": self.condition.needs_adaln and token,
+            "condition.dropout needs a condition and agent.conditioning adaln": dropout
+            and (self.condition.name == NoConditionConfig.name or not adaln),
+            "condition.guidance needs condition.dropout": self.condition.guidance != 1 and not dropout,
             "training.early_stopping_patience needs validation": training.early_stopping_patience > 0
             and self.validation is None,
         }

@@ -104,8 +104,7 @@ class DecisionAgent(PolicyNetwork):
         """
         run = partial(self.run_backbone, reset=reset, state=state)
         value, hidden, state = self.hidden_states(run, value, observation, previous_action, timestep)
-        action = self.objective.sample(hidden) if sample else self.objective.action(hidden)
-        return self.actions(action, previous_action, timestep), state, value
+        return self.actions(self.choose(value, hidden, sample), previous_action, timestep), state, value
 
     def initial_state(self, target: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target of each episode, (batch,)."""
@@ -132,23 +131,31 @@ class DecisionAgent(PolicyNetwork):
         value, condition = self.condition.step(state.condition, reward, first)
         run, plan = partial(self.step_backbone, first=first, state=state.memory), state.plan
         value, hidden, memory = self.hidden_states(run, value, observation, state.previous_action, state.timestep)
-        if sample:
-            action = self.objective.sample(hidden)
+        if sample or self.condition_config.guidance != 1:
+            action = self.choose(value, hidden, sample)
         else:
-            action, plan = self.objective.step(hidden, state.timestep, plan)
+            action, plan = self.objective.step(self.modulate(value, hidden), state.timestep, plan)
         action = self.actions(action, state.previous_action, state.timestep)
         return action, ActingState(condition, action, state.timestep + 1, memory, plan), value
 
     def hidden_states(
         self, run: Run, value: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
     ) -> tuple[Tensor, Tensor, State]:
-        """The condition's values with their limit, the hidden states that the head reads, and the backbone's state."""
+        """The condition's values with their limit, and the backbone's hidden states and state."""
         if self.adaln is None:
             value = self.condition.limit(value, timestep, None)
         hidden, state = run(self.embed(value, observation, previous_action, timestep))
         if self.adaln is not None:
             value = self.condition.limit(value, timestep, hidden)
-        return value, self.modulate(value, hidden), state
+        return value, hidden, state
+
+    def choose(self, value: Tensor, hidden: Tensor, sample: bool = False) -> Tensor:
+        """The objective's actions, (..., action_dim), for the condition's values (..., size) at the backbone's hidden
+        states (..., width), with guidance."""
+        conditional, weight = self.modulate(value, hidden), self.condition_config.guidance
+        if weight != 1:
+            return self.objective.guided(conditional, self.modulate(None, hidden), weight, sample)
+        return self.objective.sample(conditional) if sample else self.objective.action(conditional)
 
     def step_backbone(self, tokens: list[Tensor], first: Tensor, state: State) -> tuple[Tensor, State]:
         """`run_backbone` for one step: the hidden state after the last token, (batch, width), and the state."""
@@ -159,10 +166,13 @@ class DecisionAgent(PolicyNetwork):
         return hidden, state
 
     def check_acting(self, actions: Literal["greedy", "sampled"], inference: Literal["recurrent", "window"]) -> None:
-        """InputError if the objective cannot sample actions, or carries a state, which re-running a window loses."""
+        """InputError if the objective cannot sample or guide actions, or carries a state, which re-running a window
+        loses."""
         objective = f"the objective {type(self.objective).__name__}"
         if actions == "sampled" and not self.objective.samples:
             raise InputError(f"{objective} has no probabilities, so evaluation.actions cannot be sampled")
+        if self.condition_config.guidance != 1 and not self.objective.guides:
+            raise InputError(f"{objective} has no guidance, so condition.guidance must be 1")
         if inference == "window" and self.objective.initial_state(1):
             raise InputError(f"{objective} carries a state, so evaluation.inference cannot be window")
 
@@ -173,7 +183,8 @@ def check_objective(agent: DecisionAgent, batch: Batch, name: str) -> None:
     agent, device = copy.deepcopy(agent), batch.reset.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         run, value = partial(agent.run_backbone, reset=batch.reset, state=None), agent.condition.from_batch(batch)
-        _, hidden, _ = agent.hidden_states(run, value, batch.observation, batch.previous_action, batch.timestep)
+        value, hidden, _ = agent.hidden_states(run, value, batch.observation, batch.previous_action, batch.timestep)
+        hidden = agent.modulate(value, hidden)
         loss, metrics = agent.objective.loss(hidden, agent.with_targets(batch))
         with torch.inference_mode():
             action = agent.eval().objective.action(hidden)

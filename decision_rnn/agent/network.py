@@ -177,7 +177,7 @@ class PolicyNetwork(nn.Module):
         self.embeddings = nn.ModuleDict()
         self.adaln: AdaptiveLayerNorm | None = None
         if self.condition.size and adaln:
-            self.adaln = AdaptiveLayerNorm(self.condition.size, width)
+            self.adaln = AdaptiveLayerNorm(self.condition.size, width, condition.dropout > 0)
         elif self.condition.size:
             self.embeddings["condition"] = nn.Linear(self.condition.size, width)
         self.embeddings["observation"] = nn.Linear(self.encoder.features, width)
@@ -205,7 +205,10 @@ class PolicyNetwork(nn.Module):
             tokens = self.embed(value, batch.observation, batch.previous_action, batch.timestep)
         hidden, state = self.run_backbone(tokens, batch.reset, state)
         batch = self.with_targets(batch)
-        modulated = self.modulate(value, hidden)
+        dropped, dropout = None, self.condition_config.dropout
+        if self.training and dropout:
+            dropped = torch.rand(len(hidden), 1, 1, device=hidden.device) < dropout
+        modulated = self.modulate(value, hidden, dropped)
         with float32:
             loss, metrics = self.objective.loss(modulated.float(), batch)
             metrics, total = {"loss": loss, **metrics}, loss
@@ -258,6 +261,9 @@ class PolicyNetwork(nn.Module):
             tokens = [token + time for token in tokens]
         return list(map(self.embedding_norm, tokens))
 
-    def modulate(self, value: Tensor, hidden: Tensor) -> Tensor:
-        """Hidden states, (..., width), modulated by the condition's values (..., size) if it enters there."""
-        return hidden if self.adaln is None else self.adaln(self.condition.normalise(value), hidden)
+    def modulate(self, value: Tensor | None, hidden: Tensor, dropped: Tensor | None = None) -> Tensor:
+        """Hidden states, (..., width), modulated by the condition's values (..., size) if it enters there; as without a
+        condition if they are None, or where `dropped` is true."""
+        if self.adaln is None:
+            return hidden
+        return self.adaln(None if value is None else self.condition.normalise(value), hidden, dropped)

@@ -233,8 +233,7 @@ def predict_actions(trained: TrainedAgent, episodes: EpisodeStore, data: Episode
         value = condition.from_batch(batch)
         tokens = agent.embed(value, batch.observation, batch.previous_action, batch.timestep)
         hidden, state = agent.run_backbone(tokens, batch.reset, state)
-        predicted = agent.objective.action(agent.modulate(value, hidden))
-        return agent.actions(predicted, batch.previous_action, batch.timestep).numpy(), state
+        return agent.actions(agent.choose(value, hidden), batch.previous_action, batch.timestep).numpy(), state
 
     actions, first, lengths = np.empty_like(episodes.actions), episodes.offsets[:-1], episodes.episode_lengths
     if settings.inference == "window":  # a segment for every step, its last one

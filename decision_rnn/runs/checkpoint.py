@@ -30,7 +30,7 @@ from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError, reading, writing
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import convert, plain, read_json, read_record
+from decision_rnn.utils.parsing import read_json, read_record
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
 
 KEPT = 2
@@ -70,8 +70,7 @@ class TrainedAgent:
         if fixed := options.keys() - set(condition.acting):
             names = ", ".join(condition.acting) or "none"
             raise InputError(f"condition.{min(fixed)} is fixed by training; of {condition.name} can be set: {names}.")
-        changed = convert(asdict(condition) | plain(options), type(condition), "condition")
-        config = replace(self.config, condition=changed)
+        config = from_dict(to_dict(self.config) | {"condition": asdict(condition) | dict(options)})
         agent = _build_agent(config, self.provenance, weights)
         agent.load_state_dict(weights)
         return replace(self, agent=agent.eval(), config=config)

@@ -82,6 +82,7 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
         *((backbone, AgentConfig(conditioning="adaln"), None) for backbone in ("mingru", "conv")),
         ("mingru", AgentConfig(delta_actions=True, previous_action=True), None),
         ("mingru", AgentConfig(tokens="interleaved", previous_action=True), TimeToGoalConfig(time_quantile=0.1)),
+        ("mingru", AgentConfig(previous_action=True), TimeToGoalConfig(dropout=0.1, guidance=3.0)),
     ],
     ids=str,
 )

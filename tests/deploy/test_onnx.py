@@ -19,6 +19,7 @@ from decision_rnn.agent import (
     FlowMatchingConfig,
     GMMConfig,
     NoConditionConfig,
+    ReturnToGoConfig,
 )
 from decision_rnn.backbones import BACKBONES, State, registered
 from decision_rnn.deploy import Policy, export_onnx
@@ -42,7 +43,10 @@ OTHERS = [
     ("gru", SIZE, {"agent": AgentConfig(timestep_embedding=True, previous_action=True)}),
     ("mingru", {"width": 128, "layers": 3}, {}),
 ]
+GUIDED = {"agent": AgentConfig(conditioning="adaln"), "condition": ReturnToGoConfig(dropout=0.1, guidance=3.0)}
 FAST = [
+    ("mingru", {"width": 8, "layers": 1}, {**GUIDED, "objective": GMMConfig(num_components=3)}),
+    ("mlp", {"width": 8, "layers": 1}, {**GUIDED, "objective": FlowMatchingConfig(flow_steps=4)}),
     ("mingru", SIZE, {"objective": ActionChunkConfig(chunk_size=3)}),
     ("rnn", {"width": 8, "layers": 1}, {"agent": AgentConfig(tokens="interleaved", timestep_embedding=True)}),
     ("lru", {"width": 8, "layers": 1}, {"mask": "velocity", "objective": GMMConfig(num_components=3)}),

@@ -55,6 +55,25 @@ def test_time_quantile_of_an_evaluation_is_the_limit(timed: TrainedAgent) -> Non
         assert actor.condition_values.item() == pytest.approx(predicted, rel=1e-5)
 
 
+@torch.no_grad()
+def test_guidance_of_an_evaluation_is_that_of_the_agent(timed: TrainedAgent) -> None:
+    """Only of an agent that was trained without its condition, too."""
+    with pytest.raises(InputError, match=r"condition\.dropout"):
+        timed.with_condition({"guidance": 3})
+    config = replace(timed.config, condition=replace(timed.config.condition, dropout=0.1))
+    spec = agent_spec(torch.zeros(3), torch.ones(3), Box(-2.0, 2.0, (1,)), return_scale=1000.0)
+    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective).eval()
+    agent.adaln.none += torch.randn_like(agent.adaln.none)
+    guided = replace(timed, agent=agent, config=config).with_condition({"guidance": 3}).agent
+    observation, states = torch.randn(50, 3), [each.initial_state(torch.zeros(50)) for each in (agent, guided)]
+    actions = [
+        each.act(observation, torch.zeros(50), state)[0] for each, state in zip((agent, guided), states, strict=True)
+    ]
+    assert not torch.allclose(*actions)
+    agent.condition_config = guided.condition_config
+    assert torch.equal(agent.act(observation, torch.zeros(50), states[0])[0], actions[1])
+
+
 def test_results_with_other_conditions_are_stored_apart(
     folder: Path, timed: TrainedAgent, inline_cli: Callable[..., CompletedProcess[str]]
 ) -> None:

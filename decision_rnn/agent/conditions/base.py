@@ -7,15 +7,16 @@ module, which `--plugins` imports.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.parsing import STRICT
+from decision_rnn.utils.parsing import STRICT, NonNegativeFloat
 from decision_rnn.utils.registry import Class, ClassRegistry
 
 
@@ -25,6 +26,10 @@ class ConditionConfig:
 
     Attributes:
         name: The condition's name.
+        dropout: Share of segments that are trained without the condition, for guidance, such as 0.1. It needs
+            `agent.conditioning adaln`.
+        guidance: Weight w of classifier-free guidance (CFGRL, arXiv 2505.23458): the agent acts by a policy
+            proportional to p(a) (p(a | condition) / p(a))^w. Needs `condition.dropout` if it is not 1.
         takes_target: Whether an episode has a target, such as a return.
         reads_reward: Whether `step` reads rewards.
         needs_adaln: Whether `limit` and `loss` read hidden states. These must then not depend on the condition, which
@@ -35,8 +40,10 @@ class ConditionConfig:
     takes_target: ClassVar[bool] = True
     reads_reward: ClassVar[bool] = True
     needs_adaln: ClassVar[bool] = False
-    acting: ClassVar[tuple[str, ...]] = ()
+    acting: ClassVar[tuple[str, ...]] = ("guidance",)
     name: str
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    guidance: NonNegativeFloat = 1.0
 
     @property
     def limited(self) -> bool:

@@ -32,7 +32,7 @@ class TimeToGoalConfig(ConditionConfig):
 
     needs_adaln = True
     reads_reward = False
-    acting = ("time_quantile",)
+    acting = (*ConditionConfig.acting, "time_quantile")
     name: str = "time_to_goal"
     time_quantile: Annotated[float, Field(ge=TIME_LEVELS[-1], le=TIME_LEVELS[0])] = 0.01
 

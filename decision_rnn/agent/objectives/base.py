@@ -49,9 +49,11 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         samples: Whether `sample` is defined.
+        guides: Whether `guided` is defined.
     """
 
     samples: bool = False
+    guides: bool = False
 
     @abstractmethod
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -73,6 +75,16 @@ class Objective(nn.Module, ABC):
 
     def sample(self, hidden: Tensor) -> Tensor:
         """Sampled actions, as `action`, where `evaluation.actions` is `sampled`."""
+        raise NotImplementedError
+
+    def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
+        """Actions with classifier-free guidance, as `action` or, if `sample`, as `sample`, (..., action_dim).
+
+        Args:
+            hidden: (..., width), hidden states with the condition.
+            unconditional: (..., width), the same without it.
+            weight: `condition.guidance`: 0 is the unconditional policy, 1 the conditional one.
+        """
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> State:

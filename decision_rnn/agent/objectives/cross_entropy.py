@@ -17,7 +17,7 @@ class CrossEntropy(Objective):
     Metrics: `accuracy`, the share of actions of which every entry is the most probable choice.
     """
 
-    samples = True
+    samples = guides = True
 
     def __init__(self, spec: AgentSpec) -> None:
         super().__init__()
@@ -38,6 +38,11 @@ class CrossEntropy(Objective):
 
     def sample(self, hidden: Tensor) -> Tensor:
         return torch.cat([one_hot_argmax(add_gumbel_noise(logits)) for logits in self._logits(hidden)], dim=-1)
+
+    def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
+        # Logits are affine in the hidden state: those in between, or beyond, are the logits in between, or beyond.
+        hidden = unconditional + weight * (hidden - unconditional)
+        return self.sample(hidden) if sample else self.action(hidden)
 
     def _logits(self, hidden: Tensor) -> tuple[Tensor, ...]:
         return self.head(hidden).split(self.choices, dim=-1)

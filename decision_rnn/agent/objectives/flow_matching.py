@@ -1,5 +1,8 @@
 """Flow matching, for actions of any distribution."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from pydantic.dataclasses import dataclass
@@ -36,12 +39,13 @@ class FlowMatching(Objective):
     mean((v(h, x_t, t) - (a - z))^2) at x_t = (1 - t) z + t a. An action is x_1, clipped to the Box, of
     x_{t + 1/K} = x_t + v(h, x_t, t) / K in K steps from x_0 = z.
 
-    The agent starts from z = 0, the mode of the noise; sampled actions start from noise drawn at every step.
+    The agent starts from z = 0, the mode of the noise; sampled actions start from noise drawn at every step. Guidance
+    with weight w follows v_none + w (v - v_none), where v_none is the velocity without the condition (CFGRL).
 
     Metrics: `squared_error`, of the action that the agent takes at the last step of a segment.
     """
 
-    samples = True
+    samples = guides = True
 
     def __init__(self, config: FlowMatchingConfig, spec: AgentSpec) -> None:
         super().__init__()
@@ -66,14 +70,26 @@ class FlowMatching(Objective):
         return F.mse_loss(velocity, action - noise), {"squared_error": error}
 
     def action(self, hidden: Tensor) -> Tensor:
-        return self._flow(hidden, hidden.new_zeros(*hidden.shape[:-1], self.action_dim))
+        return self._flow(partial(self.velocity, self.embed_hidden(hidden)), self._noise(hidden, False))
 
     def sample(self, hidden: Tensor) -> Tensor:
-        return self._flow(hidden, torch.randn(*hidden.shape[:-1], self.action_dim, device=hidden.device))
+        return self._flow(partial(self.velocity, self.embed_hidden(hidden)), self._noise(hidden, True))
 
-    def _flow(self, hidden: Tensor, noise: Tensor) -> Tensor:
-        embedded, x = self.embed_hidden(hidden), noise
+    def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
+        embedded, embedded_none = self.embed_hidden(hidden), self.embed_hidden(unconditional)
+
+        def velocity(noisy: Tensor, time: Tensor) -> Tensor:
+            none = self.velocity(embedded_none, noisy, time)
+            return none + weight * (self.velocity(embedded, noisy, time) - none)
+
+        return self._flow(velocity, self._noise(hidden, sample))
+
+    def _noise(self, hidden: Tensor, sample: bool) -> Tensor:
+        shape = *hidden.shape[:-1], self.action_dim
+        return torch.randn(shape, device=hidden.device) if sample else hidden.new_zeros(shape)
+
+    def _flow(self, velocity: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
         for step in range(self.flow_steps):
             time = torch.full_like(x[..., :1], step / self.flow_steps)
-            x = x + self.velocity(embedded, x, time) / self.flow_steps
+            x = x + velocity(x, time) / self.flow_steps
         return x.clamp(-1, 1)

@@ -16,6 +16,9 @@ from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.parsing import STRICT, PositiveInt
 
+Mixture = tuple[Tensor, Tensor, Tensor]
+"""Logits (..., components), means and scales before the softplus, each (..., components, action_dim)."""
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GMMConfig(ObjectiveConfig):
@@ -40,10 +43,13 @@ class GMM(Objective):
     for Robot Manipulation", 2021), acting as in its low-noise evaluation: the agent takes the mean of the most probable
     component, sampled actions are the mean of a component drawn by its probability.
 
+    Guidance with weight w chooses among the components of p(a | condition), whose probabilities are multiplied by
+    (p(a | condition) / p(a))^(w - 1) at their means; below 1, among those of p(a), with the exponent w.
+
     Metrics: `squared_error`, of the most probable component's mean.
     """
 
-    samples = True
+    samples = guides = True
 
     def __init__(self, config: GMMConfig, spec: AgentSpec) -> None:
         super().__init__()
@@ -52,12 +58,17 @@ class GMM(Objective):
         self.head = nn.Linear(spec.width, config.num_components * (1 + 2 * self.shape[1]))
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
-        logits, means, scales = self._mixture(hidden)
+        mixture = self._mixture(hidden)
+        loss = -self.log_likelihood(mixture, batch.action).mean()
+        return loss, {"squared_error": F.mse_loss(_select_mean(*mixture[:2]), batch.action)}
+
+    def log_likelihood(self, mixture: Mixture, action: Tensor) -> Tensor:
+        """(...), of actions (..., action_dim)."""
+        logits, means, scales = mixture
         # Validation of the arguments would synchronise with the device.
         components = torch.distributions.Normal(means, F.softplus(scales) + self.min_std, validate_args=False)
-        log_likelihoods = components.log_prob(batch.action.unsqueeze(-2)).sum(-1)
-        loss = -(logits.log_softmax(-1) + log_likelihoods).logsumexp(-1).mean()
-        return loss, {"squared_error": F.mse_loss(_select_mean(logits, means), batch.action)}
+        log_likelihoods = components.log_prob(action.unsqueeze(-2)).sum(-1)
+        return (logits.log_softmax(-1) + log_likelihoods).logsumexp(-1)
 
     def action(self, hidden: Tensor) -> Tensor:
         logits, means, _ = self._mixture(hidden)
@@ -67,8 +78,15 @@ class GMM(Objective):
         logits, means, _ = self._mixture(hidden)
         return _select_mean(add_gumbel_noise(logits), means)
 
-    def _mixture(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (..., components), means and scales before the softplus, each (..., components, action_dim)."""
+    def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
+        conditional, prior = self._mixture(hidden), self._mixture(unconditional)
+        (logits, means, _), exponent = (conditional, weight - 1) if weight >= 1 else (prior, weight)
+        candidates = means.movedim(-2, 0)
+        ratio = self.log_likelihood(conditional, candidates) - self.log_likelihood(prior, candidates)
+        logits = logits + exponent * ratio.movedim(0, -1)
+        return _select_mean(add_gumbel_noise(logits) if sample else logits, means)
+
+    def _mixture(self, hidden: Tensor) -> Mixture:
         components, size = self.shape
         logits, means, scales = self.head(hidden).split([components, components * size, components * size], dim=-1)
         return logits, torch.tanh(means).unflatten(-1, self.shape), scales.unflatten(-1, self.shape)

@@ -15,7 +15,9 @@ from decision_rnn.utils.parsing import STRICT
 
 
 class MSE(Objective):
-    """Mean squared error of actions tanh(W h + b) in a Box."""
+    """Mean squared error of actions tanh(W h + b) in a Box, guided as the means of equally wide Gaussians."""
+
+    guides = True
 
     def __init__(self, spec: AgentSpec) -> None:
         super().__init__()
@@ -26,6 +28,10 @@ class MSE(Objective):
 
     def action(self, hidden: Tensor) -> Tensor:
         return torch.tanh(self.head(hidden))
+
+    def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
+        mean = self.action(unconditional)
+        return (mean + weight * (self.action(hidden) - mean)).clamp(-1, 1)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
