@@ -77,7 +77,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for source in (d4rl, ogbench):
-        monkeypatch.setattr(source, "ADDRESSES", ("https://127.0.0.1:9/",))
+        monkeypatch.setattr(source, "ADDRESS", "https://127.0.0.1:9/")
     return tmp_path
 
 

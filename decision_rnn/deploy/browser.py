@@ -116,7 +116,7 @@ def fetch(runtime: dict[str, Any]) -> Path:
     registry = os.environ.get("npm_config_registry", "https://registry.npmjs.org").rstrip("/")  # noqa: SIM112 - as npm
     checksum = f"sha512:{base64.b64decode(runtime['integrity'].removeprefix('sha512-')).hex()}"
     remedy = "Try again with a network, or name another npm registry in the environment variable npm_config_registry."
-    return download(cache_root() / "browser" / file, [f"{registry}/{runtime['name']}/-/"], remedy, checksum)
+    return download(cache_root() / "browser" / file, f"{registry}/{runtime['name']}/-/", remedy, checksum)
 
 
 def server(folder: Path) -> http.server.ThreadingHTTPServer:

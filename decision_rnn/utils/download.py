@@ -1,7 +1,7 @@
-"""Published files, downloaded from the first of several addresses that serves them."""
+"""Published files, downloaded once."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from decision_rnn.utils.files import locked
 from decision_rnn.utils.messages import bar, warn
 
 TIMEOUT = (10, 30)
-"""Seconds to wait for a connection, and for further bytes, before the next address is tried."""
+"""Seconds to wait for a connection, and for further bytes."""
 
 
 def hub_folder(dataset: str, revision: str) -> str:
@@ -22,23 +22,22 @@ def hub_folder(dataset: str, revision: str) -> str:
 
 def download(
     file: Path,
-    addresses: Sequence[str],
+    address: str,
     remedy: str,
     checksum: str | None = None,
     check: Callable[[Path], object] | None = None,
 ) -> Path:
-    """Download a file, completely or not at all; a second process waits for the first. If an address refuses,
-    stalls, breaks off or serves another file, the next one is tried.
+    """Download a file, completely or not at all; a second process waits for the first.
 
     Args:
         file: Where the file goes. It is served under the same name.
-        addresses: The addresses of folders, each ending in "/", in the order in which they are tried.
-        remedy: A sentence on what to do if no address serves the file.
+        address: The address of its folder, ending in "/".
+        remedy: A sentence on what to do if it is not served.
         checksum: The SHA-256 of the file, or `sha512:` and its SHA-512. Without one only https is accepted.
         check: For a file without a known checksum: a function that raises InputError if it is another file.
 
     Raises:
-        InputError: If no address serves the file, with the reason for each.
+        InputError: If the server refuses, stalls, breaks off or serves another file.
     """
     import pooch  # slow to import, as requests is
     import requests
@@ -55,17 +54,14 @@ def download(
             check(Path(target))
 
     pooch.get_logger().setLevel("WARNING")  # the bar says what it does, and only where messages are wanted
-    reasons = list[str]()
+    host = urlsplit(address).netloc
     with locked(file):
-        for address in addresses:
-            host = urlsplit(address).netloc
-            if not file.exists():
-                warn(f"downloading {file} from {host}{''.join(f' ({reason})' for reason in reasons[-1:])}")
-            try:
-                return Path(pooch.retrieve(address + file.name, checksum, file.name, file.parent, downloader=fetch))
-            except (requests.RequestException, ValueError) as error:  # the latter for another checksum, and by `check`
-                # The message of a connection error contains those of its causes, the innermost last.
-                nested = isinstance(error, requests.ConnectionError | requests.Timeout)
-                innermost = str(error).rpartition(": ")[2].rstrip("\"')")
-                reasons.append(f"{host}: {one_line(innermost if nested else error)}")
-    raise InputError(f"cannot download {file.name} ({'; '.join(reasons)}). {remedy}")
+        if not file.exists():
+            warn(f"downloading {file} from {host}")
+        try:
+            return Path(pooch.retrieve(address + file.name, checksum, file.name, file.parent, downloader=fetch))
+        except (requests.RequestException, ValueError) as error:  # the latter for another checksum, and by `check`
+            # The message of a connection error contains those of its causes, the innermost last.
+            nested = isinstance(error, requests.ConnectionError | requests.Timeout)
+            reason = str(error).rpartition(": ")[2].rstrip("\"')") if nested else error
+            raise InputError(f"cannot download {file.name} from {host} ({one_line(reason)}). {remedy}") from None

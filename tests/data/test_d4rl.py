@@ -159,12 +159,12 @@ def test_unpublished_file_is_not_compared_with_papers(folders: Path, monkeypatch
 
 @pytest.fixture
 def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
-    """A server that publishes hopper_medium-v2.hdf5 at the second of two addresses; nothing listens at the first."""
+    """A server that publishes hopper_medium-v2.hdf5."""
     content = hopper_file(data / "published").read_bytes()
     (data / "published").unlink()
     monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(content).hexdigest())
     with serving(content) as listening:
-        monkeypatch.setattr(d4rl, "ADDRESSES", ("http://127.0.0.1:9/", listening.address))
+        monkeypatch.setattr(d4rl, "ADDRESS", listening.address)
         yield listening
 
 

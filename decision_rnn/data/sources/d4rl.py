@@ -29,12 +29,8 @@ FLAGS = ("terminals", "timeouts")
 FOLDER = "~/.d4rl/datasets"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
-ADDRESSES = (
-    # The mirror comes first, since D4RL's own server has been down since August 2026 and would cost a timeout. Files of
-    # both are accepted by their hashes.
-    hub_folder("imone/D4RL", "9ed58d8a76c12f4c1cb5db51fa71389e703d2ec5"),
-    "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/",
-)
+# A copy, whose files are accepted by their hashes: D4RL's own server has been down since August 2026.
+ADDRESS = hub_folder("imone/D4RL", "9ed58d8a76c12f4c1cb5db51fa71389e703d2ec5")
 
 SHA256: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())
 """Hashes of the published files, by name without `-v2.hdf5`, from TensorFlow Datasets (d4rl_mujoco_*/checksums.tsv);
@@ -81,7 +77,7 @@ def _is_published(name: str, files: list[dict[str, str]]) -> bool:
 
 def _download(name: str) -> Path:
     file = file_places(f"{_stem(name)}-v2.hdf5", FOLDER)[0]
-    return download(file, ADDRESSES, "Fetch it by other means and name it with --path.", SHA256[_stem(name)])
+    return download(file, ADDRESS, "Fetch it by other means and name it with --path.", SHA256[_stem(name)])
 
 
 def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:

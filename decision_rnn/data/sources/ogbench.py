@@ -29,11 +29,8 @@ from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.messages import bar
 
 KEYS = ("observations", "actions", "terminals")
-ADDRESSES = (
-    # The mirror comes first, as for D4RL, which has the same server.
-    hub_folder("zhouzypaul/ogbench_datasets", "8e7f4278a635a75338f0f1dc0e8f029d61503c4b"),
-    "https://rail.eecs.berkeley.edu/datasets/ogbench/",
-)
+# A copy, since OGBench's own server has been down since August 2026.
+ADDRESS = hub_folder("zhouzypaul/ogbench_datasets", "8e7f4278a635a75338f0f1dc0e8f029d61503c4b")
 VALIDATION = "-val"
 """Name suffix of the validation split of a dataset, as of OGBench's file."""
 
@@ -97,7 +94,7 @@ class OGBenchSource(Source):
         places = file_places(f"{recipe.name.removeprefix('ogbench/')}.npz", "~/.ogbench/data")
         remedy = f"Fetch it by other means and name it with --path, or leave out --path {PUBLISHED}."
         check = partial(_check_counts, recipe=recipe)
-        file = find_file(name, path, places, lambda: download(places[0], ADDRESSES, remedy, check=check))
+        file = find_file(name, path, places, lambda: download(places[0], ADDRESS, remedy, check=check))
         played, spaces = environment_id(f"{recipe.task}{variant}"), task_spaces(f"{recipe.task}{variant}")
         options: dict[str, Any] = {"environment_id": played, "spaces": spaces, "label": f"{name} ({file or played})"}
         if file is None and not variant:
