@@ -122,11 +122,14 @@ def _as_rows(episode: Any, layouts: Sequence[Layout | None], where: str) -> Epis
 
 def _rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
     """Values with the steps first as rows; an array of rows is returned as it is."""
-    if layout is None or layout.flat or np.shape(values)[1:] == (layout.size,):
+    if layout is None or layout.flat:
         return np.asarray(values)
-    if len(layout.parts) == 1 and layout.parts[0].shape == () and np.shape(values)[1:] == (1,):
-        values = np.reshape(values, -1)  # choices in a column of a table
-    return layout.rows(values, where)
+    if isinstance(values, dict | tuple):
+        return layout.rows(values, where)
+    array = np.asarray(values)
+    if layout.size > 1 and array.shape[1:] == (1,) and layout.parts[0].shape == ():
+        array = array.reshape(-1)  # choices in a column of a table
+    return array if array.shape[1:] == (layout.size,) else layout.rows(array, where)
 
 
 def _ended(episode: Episode, step: int) -> Episode:
