@@ -7,7 +7,7 @@ Qin et al., "Hierarchically Gated Recurrent Neural Network for Sequence Modeling
     y_t = W_o (norm([Re h_t, Im h_t]) * silu(W_g x_t + b_g)) + b_o              output gate
 
 gamma_1 = 0, and gamma_k grows from layer to layer in every channel, so that low layers model what is near and high
-layers what is far. With `complex: false`, h is real and does not rotate.
+layers what is far.
 
 Deviations from the paper: the paper's gamma is a cumulative sum of a softmax over layers; here layer k closes a learnt
 fraction sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the
@@ -31,31 +31,26 @@ from decision_rnn.backbones.time_scales import FadingConfig
 
 @options
 class HGRNConfig(FadingConfig):
-    """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling".
-
-    Attributes:
-        complex: Whether the state is complex and rotates.
-    """
+    """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling"."""
 
     name: str = "hgrn"
-    complex: bool = True
 
 
 @register_backbone(HGRNConfig)
 class HGRN(Layer):
-    """State: the real and, with `complex`, the imaginary part of h, each (batch, width)."""
+    """State: the real and the imaginary part of h, each (batch, width)."""
 
     recurrent_names = ("theta", "rise")
     rise: nn.Parameter | None
 
     def __init__(self, config: HGRNConfig) -> None:
-        width, planes = config.width, 1 + config.complex
-        super().__init__(*[(width,)] * planes)
-        self.sizes = (width, planes * width, planes * width)  # f, c and g
+        width = config.width
+        super().__init__((width,), (width,))
+        self.sizes = (width, 2 * width, 2 * width)  # f, c and g
         self.input = nn.Linear(width, sum(self.sizes))
-        self.theta = nn.Parameter(10_000.0 ** (-2 * torch.arange(width) / width)) if config.complex else None
-        self.norm = nn.LayerNorm(planes * width)
-        self.output = nn.Linear(planes * width, width)
+        self.theta = nn.Parameter(10_000.0 ** (-2 * torch.arange(width) / width))
+        self.norm = nn.LayerNorm(2 * width)
+        self.output = nn.Linear(2 * width, width)
         self.register_parameter("rise", None)
         self.below: tuple[HGRN, ...] = ()  # in a tuple, since it is not a part of this module
         self.config, self.depth = config, 0
@@ -76,19 +71,14 @@ class HGRN(Layer):
             self.input.bias[: self.sizes[0]] = torch.log((1 - bound - forgotten) / forgotten)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        state = state or self.initial_state(len(x))
+        initial = torch.complex(*(state or self.initial_state(len(x))))
         decay, drive, gate = self._project(x)
-        if self.theta is None:
-            parts: State = (linear_recurrence(decay[0], drive[0], state[0], reset),)
-        else:
-            h = linear_recurrence(torch.complex(*decay), torch.complex(*drive), torch.complex(*state), reset)
-            parts = h.real, h.imag
-        return self._output(parts, gate), tuple(part[:, -1].clone() for part in parts)
+        h = linear_recurrence(torch.complex(*decay), torch.complex(*drive), initial, reset)
+        return self._output((h.real, h.imag), gate), (h[:, -1].real.clone(), h[:, -1].imag.clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         decay, drive, gate = self._project(x)
-        kept = (decay[0] * state[0],) if self.theta is None else product(decay, state)
-        parts = tuple(part + new for part, new in zip(kept, drive, strict=True))
+        parts = tuple(part + new for part, new in zip(product(decay, state), drive, strict=True))
         return self._output(parts, gate), parts
 
     def lower_bound(self) -> Tensor | float:
@@ -99,15 +89,13 @@ class HGRN(Layer):
         return below + (1 - below) * torch.sigmoid(self.rise)
 
     def _project(self, x: Tensor) -> tuple[State, State, Tensor]:
-        """The planes of the decay and of (1 - lambda) c, (..., width), and the output gate, always in float32."""
+        """The decay and (1 - lambda) c as planes, (..., width), and the output gate, always in float32."""
         forget, candidate, gate = self.input(x).to(self.norm.weight.dtype).split(self.sizes, dim=-1)
         free = 1 - self.lower_bound()
         forgotten = free * torch.sigmoid(-forget)  # without the cancellation of 1 - lambda
         keep = 1 - free + free * torch.sigmoid(forget)
-        decay = (keep,) if self.theta is None else (keep * torch.cos(self.theta), keep * torch.sin(self.theta))
-        drive = tuple(forgotten * part for part in F.silu(candidate).chunk(len(decay), dim=-1))
-        return decay, drive, F.silu(gate)
+        drive = tuple(forgotten * part for part in F.silu(candidate).chunk(2, dim=-1))
+        return (keep * torch.cos(self.theta), keep * torch.sin(self.theta)), drive, F.silu(gate)
 
     def _output(self, parts: State, gate: Tensor) -> Tensor:
-        h = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        return self.output(self.norm(h) * gate)
+        return self.output(self.norm(torch.cat(parts, dim=-1)) * gate)

@@ -32,12 +32,13 @@ import torch
 import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from decision_rnn.backbones.contract import Kernel, Layer, State, options, register_backbone, without_autocast
 from decision_rnn.backbones.conv import convolve, convolve_step
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.recurrence import first_order, linear_recurrence
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.utils.parsing import PositiveInt
 
@@ -66,9 +67,8 @@ class Mamba(Layer):
     """State: the last kernel - 1 inputs of the convolution, oldest first, (batch, kernel - 1, inner), and h,
     (batch, inner, state_size)."""
 
-    recurrent_names = (
-        "a_log",
-    )  # at the full rate; the authors' code decays neither A nor D, but D, a vector, has no decay
+    # The authors' code decays neither A nor D; D, a vector, has no decay in any case.
+    recurrent_names = ("a_log",)
 
     def __init__(self, config: MambaConfig) -> None:
         inner, rank = round(config.width * config.expansion), math.ceil(config.width / 16)
@@ -174,7 +174,7 @@ class _SelectiveScan(torch.autograd.Function):
         return y, h.transpose(1, 2).contiguous()
 
     @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, grad_y: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:
         dt, size, a, u, b, c, *saved = ctx.saved_tensors
         before, states = saved[: ctx.blocks], saved[ctx.blocks :]  # of the last block

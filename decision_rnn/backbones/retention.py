@@ -20,13 +20,11 @@ What differs from the paper or, where the paper leaves a choice open, from the a
   norm removes any factor up to its epsilon.
 - Norm: the paper's group norm with each head as a group, without weights and with an epsilon of 1e-5. The authors' code
   has RMSNorm, also without weights, with 1e-6.
-- Initialisation: that of torch.nn.Linear. The authors' code uses Xavier with a gain of 2^-2.5, and of 1 for W_o: q and
-  k start 3.3 times, v and the gate (at expansion 2) 4 times smaller than here, and W_o twice as large.
+- Initialisation: that of torch.nn.Linear. The authors' code uses Xavier with a gain of 2^-2.5, and of 1 for W_o.
 - Heads: their number is an option, 4 by default; the paper fixes their width at 256.
 
-Limits: an episode's first r is (q.k) v, which the norm divides by about |q.k|. If |q.k| is near 0, the rounding of x is
-magnified up to 300 times, to 1e-5 of the largest output in float32. The gradient of q and k there is the small
-remainder of a cancellation: one layer has errors of 2e-6 of the largest gradient, a stack of up to 6e-5.
+Limits: an episode's first r is (q.k) v, which the norm divides by about |q.k|. Where that is near 0, rounding is
+magnified: in float32 to 1e-5 of the largest output, and in stacks to 6e-5 of the largest gradient.
 """
 
 import torch
@@ -78,7 +76,7 @@ class Retention(Layer):
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         *qkv, gate = self._project(x)
         with without_autocast(x):
-            r, after = run_chunks(self._chunk, qkv, state, reset, CHUNK)
+            r, after = run_chunks(self._chunk, qkv, state or self.initial_state(len(x)), reset, CHUNK)
         return self._output(r, gate), after
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -92,7 +90,7 @@ class Retention(Layer):
         q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in qkv)
         return q, k * k.shape[-1] ** -0.5, v, gate
 
-    def _chunk(self, q: Tensor, k: Tensor, v: Tensor, state: State | None, episode: Tensor) -> tuple[Tensor, State]:
+    def _chunk(self, q: Tensor, k: Tensor, v: Tensor, state: State, episode: Tensor) -> tuple[Tensor, State]:
         """A chunk of steps in parallel: r, (batch, time, heads, value width), and the state after it."""
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         time = q.shape[2]
@@ -103,13 +101,10 @@ class Retention(Layer):
         within = torch.where(age[:, None] >= age, gamma ** (age[:, None] - age).clamp_min(0), 0)
         since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
         same = (episode.unsqueeze(2) == episode.unsqueeze(1)).unsqueeze(1)
-        r = (q @ k.transpose(-1, -2) * (within * same)) @ v
-        after = k.transpose(-1, -2) @ (v * (until * same[:, :, -1]).unsqueeze(-1))
-        if state is not None:
-            since = since * (episode == 0).unsqueeze(1)
-            before = self._next(state[0])
-            r = r + (q * since.unsqueeze(-1)) @ before
-            after = after + since[..., -1, None, None] * before
+        since = since * (episode == 0).unsqueeze(1)
+        before = self._next(state[0])
+        r = (q @ k.transpose(-1, -2) * (within * same)) @ v + (q * since.unsqueeze(-1)) @ before
+        after = k.transpose(-1, -2) @ (v * (until * same[:, :, -1]).unsqueeze(-1)) + since[..., -1, None, None] * before
         return r.transpose(1, 2), (_turn(after, cos[-1, :, None], sin[-1, :, None]),)
 
     def _next(self, memory: Tensor) -> Tensor:

@@ -8,20 +8,20 @@ state_size / 2 complex states (the conjugate half is implied):
     s_t = 2 Re(C x_t) + D u_t
     y_t = GLU(W GELU(s_t))
 
-Initialisations (section 4): `lin` A_n = -1/2 + i pi n;  `inv` A_n = -1/2 + i N / pi (N / (2n + 1) - 1);  `real`
-A_n = -(n + 1). dt is initialised so that the slowest state of each channel has its half-life (time_scales.py).
+Initialisation (section 4, S4D-Lin): A_n = -1/2 + i pi n. dt is initialised so that the states of each channel have its
+half-life (time_scales.py).
 
 `forward` is the paper's convolution within chunks of `CHUNK` steps, without storing the states, and the recurrence
 from chunk to chunk: the loop of recurrence.py over 32 complex states a channel takes ten times as long.
 
 Deviations from the paper: the paper spreads dt over [0.001, 0.1], half-lives from 14 to 1,400 steps. (exp(dt A) - 1) /
 A is multiplied into C instead of the input (as in S4's own convolution), so that the state differs by a constant
-factor. `real` is real only at the start.
+factor.
 """
 
 import math
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -43,12 +43,10 @@ class S4DConfig(FadingConfig):
 
     Attributes:
         state_size: Number of states of every channel, two for each stored complex number.
-        start: Initialisation of A: `lin`, `inv` or `real`.
     """
 
     name: str = "s4d"
     state_size: Annotated[int, Field(ge=2, multiple_of=2)] = 64
-    start: Literal["lin", "inv", "real"] = "lin"
 
 
 class DiagonalStateSpace(Layer):
@@ -60,15 +58,10 @@ class DiagonalStateSpace(Layer):
     def __init__(self, config: S4DConfig) -> None:
         width, pairs = config.width, config.state_size // 2
         super().__init__((width, pairs), (width, pairs))
-        n = torch.arange(pairs)
-        real, imag = {
-            "lin": (torch.full((pairs,), 0.5), math.pi * n),
-            "inv": (torch.full((pairs,), 0.5), 2 * pairs / math.pi * (2 * pairs / (2 * n + 1) - 1)),
-            "real": (n + 1.0, torch.zeros(pairs)),
-        }[config.start]
-        self.dt_log = nn.Parameter(torch.log(math.log(2) / real.min() / config.half_lives(width)).float())
-        self.a_log = nn.Parameter(real.log().repeat(width, 1))
-        self.a_imag = nn.Parameter(imag.repeat(width, 1))
+        real = torch.tensor(0.5)
+        self.dt_log = nn.Parameter(torch.log(math.log(2) / real / config.half_lives(width)).float())
+        self.a_log = nn.Parameter(real.log().repeat(width, pairs))
+        self.a_imag = nn.Parameter((math.pi * torch.arange(pairs)).repeat(width, 1))
         self.c = nn.Parameter(torch.randn(width, pairs, 2) * 0.5**0.5)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:

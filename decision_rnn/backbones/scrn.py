@@ -17,36 +17,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, PositiveInt, State, options, register_backbone
+from decision_rnn.backbones.contract import Layer, State, options, register_backbone
 from decision_rnn.backbones.ops.recurrence import keep_mask, linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
 @options
 class SCRNConfig(FadingConfig):
-    """SCRN, "Learning Longer Memory in Recurrent Neural Networks".
-
-    Attributes:
-        context_units: Number of context units; `width` if left out.
-    """
+    """SCRN, "Learning Longer Memory in Recurrent Neural Networks"."""
 
     name: str = "scrn"
-    context_units: PositiveInt | None = None
 
 
 @register_backbone(SCRNConfig)
 class SCRN(Layer):
-    """State: h, (batch, width), and s, (batch, context_units)."""
+    """State: h and s, each (batch, width)."""
 
     recurrent_names = ("beta",)
 
     def __init__(self, config: SCRNConfig) -> None:
-        width, units = config.width, config.context_units or config.width
-        super().__init__((width,), (units,))
-        self.context = nn.Linear(width, units, bias=False)
-        self.beta = nn.Parameter(config.forget_gate_bias(units))
-        self.hidden: nn.RNNBase = nn.RNN(width + units, width)  # the weights of torch's cell, whose sigmoid torch lacks
-        self.output = nn.Linear(width + units, width)
+        width = config.width
+        super().__init__((width,), (width,))
+        self.context = nn.Linear(width, width, bias=False)
+        self.beta = nn.Parameter(config.forget_gate_bias(width))
+        self.hidden: nn.RNNBase = nn.RNN(2 * width, width)  # the weights of torch's cell, whose sigmoid torch lacks
+        self.output = nn.Linear(2 * width, width)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         h, s = state or self.initial_state(len(x))
@@ -65,7 +60,7 @@ class SCRN(Layer):
         return self.output(torch.cat([h, s], dim=-1)), (h, s)
 
     def _drive(self, x: Tensor) -> Tensor:
-        """(1 - alpha) * B x, (..., context_units), in float32 also under autocast."""
+        """(1 - alpha) * B x, (..., width), in float32 also under autocast."""
         return torch.sigmoid(-self.beta) * self.context(x).to(self.beta.dtype)
 
     def _drive_hidden(self, x: Tensor, s: Tensor) -> Tensor:

@@ -84,20 +84,17 @@ def hgrn(config, parameters, x, state, reset):
     width, bound = config.width, 0
     for rise in parameters.get("rises", []):
         bound = bound + (1 - bound) * sigmoid(rise)
-    turn = torch.exp(1j * parameters["theta"]) if config.complex else 1
-    h, outputs = (state[0] + 1j * state[1] if config.complex else state[0]), []
+    turn, h, outputs = torch.exp(1j * parameters["theta"]), state[0] + 1j * state[1], []
     for t in range(x.shape[1]):
         z = affine(parameters, "input", x[:, t])
-        inner = z.shape[1] // 2 - width // 2
-        forget, candidate, gate = z.split((width, inner, inner), dim=-1)
+        forget, candidate, gate = z.split((width, 2 * width, 2 * width), dim=-1)
         silu = candidate * sigmoid(candidate)
-        c = silu[:, :width] + 1j * silu[:, width:] if config.complex else silu
+        c = silu[:, :width] + 1j * silu[:, width:]
         keep = bound + (1 - bound) * sigmoid(forget)
         h = keep * turn * before_step(h, reset, t) + (1 - keep) * c
-        planes = (h.real, h.imag) if config.complex else (h,)
-        normed = layer_norm(parameters, "norm", torch.cat(planes, dim=-1))
+        normed = layer_norm(parameters, "norm", torch.cat((h.real, h.imag), dim=-1))
         outputs.append(affine(parameters, "output", normed * gate * sigmoid(gate)))
-    return torch.stack(outputs, dim=1), planes
+    return torch.stack(outputs, dim=1), (h.real, h.imag)
 
 
 def rwkv(config, parameters, x, state, reset):

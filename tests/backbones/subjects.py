@@ -18,8 +18,7 @@ WIDTH = 8
 SMALL: dict[str, list[dict[str, Any]]] = {
     "aaren": [{"heads": 2}, {"heads": 8}],
     "conv": [{"kernel": 4}, {"kernel": 2}, {"kernel": 20}],
-    "h3": [{"state_size": 6}, {"state_size": 2, "kernel": 2, "start": "real"}],
-    "hgrn": [{}, {"complex": False}],
+    "h3": [{"state_size": 6}, {"state_size": 2, "kernel": 2}],
     "lstm": [{}, {"peepholes": True}],
     "lru": [
         {"state_size": 6},
@@ -31,8 +30,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "minlstm": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
     "mlstm": [{"heads": 2}, {"heads": 1}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
-    "s4d": [{"state_size": 6}, {"state_size": 2}, {"state_size": 4, "start": "real"}],
-    "scrn": [{"context_units": 5}],
+    "s4d": [{"state_size": 6}, {"state_size": 2}],
     "slstm": [{"heads": 2}],
     "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20}],
 }
