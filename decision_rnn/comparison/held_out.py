@@ -57,8 +57,6 @@ class HeldOutErrors:
             return None
         return {
             "held_out": tuple(score.episode_errors().tolist()),
-            **dict.fromkeys(("targets", "remarks"), ()),
-            "evaluation_seconds": 0.0,
             "state_bytes": action_cost(actor_of(trained, config.evaluation), trained.agent.observation_dim)[1],
             **measured_at(trained),
         }

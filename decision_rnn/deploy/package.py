@@ -17,7 +17,6 @@ import jinja2
 
 from decision_rnn.deploy.browser import Subject, write_page
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.evaluation.held_out import HeldOutScore, held_out_of, write_held_out
 from decision_rnn.evaluation.results import Result, describe_acting, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
@@ -60,9 +59,8 @@ def package(
     check_destination(folder)
     run_folder = run_of(checkpoint)
     results = [] if run_folder is None else [*results_of(run_folder, trained.config, trained.provenance, trained.step)]
-    held_out = None if run_folder is None else held_out_of(run_folder, trained.step)
     with new_directory(folder) as new:
-        missing = write_package(new, trained, results, name or folder.name, held_out=held_out, browser=browser)
+        missing = write_package(new, trained, results, name or folder.name, browser=browser)
     return folder, missing
 
 
@@ -71,7 +69,6 @@ def write_package(
     trained: TrainedAgent,
     results: Sequence[Result],
     name: str,
-    held_out: HeldOutScore | None = None,
     shipped: bool = False,
     browser: bool = False,
 ) -> list[str]:
@@ -82,11 +79,12 @@ def write_package(
     """
     trained = replace(trained, config=replace(trained.config, path=None))
     write_agent(folder, trained, half=shipped)
-    for result in results:
-        write_result(folder, replace(result, config=replace(result.config, path=None)))
-    if held_out is not None:
-        held_out = replace(held_out, dataset=Path(held_out.dataset).name)
-        write_held_out(folder, held_out)
+    results = [replace(result, config=replace(result.config, path=None)) for result in results]
+    for i, result in enumerate(results):
+        if result.held_out is not None:
+            held_out = replace(result.held_out, dataset=Path(result.held_out.dataset).name)
+            results[i] = replace(result, held_out=held_out)
+        write_result(folder, results[i])
     target, seed = default_return(trained.config, trained.provenance), trained.config.evaluation.seed
     writers: dict[str, Callable[[Path], object]] = {
         ONNX: lambda path: export_onnx(trained, path),
@@ -97,26 +95,25 @@ def write_package(
         del writers[ONNX]
     if not browser:
         del writers[BROWSER]
-    missing = [] if results or held_out else ["scores are left out: evaluate the run first"]
+    missing = [] if results else ["scores are left out: evaluate the run first"]
     for file, write in writers.items():
         try:
             write(folder / file)
         except Exception as error:  # such as of a broken package; the other files do not need it
             missing.append(f"{file} is left out: {one_line(error, 1000)}")
-    most_episodes = max(results, key=lambda result: result.protocol.episodes, default=None)
-    (folder / CARD).write_text(write_card(folder, trained, most_episodes, name, held_out))
+    (folder / CARD).write_text(write_card(folder, trained, results, name))
     return missing
 
 
-def write_card(
-    folder: Path, trained: TrainedAgent, result: Result | None, name: str, held_out: HeldOutScore | None = None
-) -> str:
-    """The model card of an agent, with the evaluation `result`, the score on held-out episodes and the files that are
-    in the folder."""
+def write_card(folder: Path, trained: TrainedAgent, results: Sequence[Result], name: str) -> str:
+    """The model card of an agent, with its result of the most episodes, a score on held-out episodes and the files that
+    are in the folder."""
     loader = jinja2.PackageLoader("decision_rnn.deploy")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"target": format_target, "counted": counted}
     target = default_return(trained.config, trained.provenance)
+    played = max(results, key=lambda result: result.protocol.episodes, default=None)
+    result = played if played and played.targets else None
     return environment.get_template("card.md").render(
         name=name,
         typed=typed,
@@ -124,7 +121,7 @@ def write_card(
         files={file for file in (ONNX, CLIP, BROWSER) if (folder / file).exists()},
         trained=trained,
         result=result,
-        held_out=held_out,
+        held_out=next((each.held_out for each in results if each.held_out), None),
         acting=result and describe_acting(result.protocol),
         target=None if target is None else '"auto"' if target == AUTO else f"{target:g}",
     )

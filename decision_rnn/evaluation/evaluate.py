@@ -16,7 +16,7 @@ from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
-from decision_rnn.evaluation.held_out import HeldOutScore, score_run, write_held_out
+from decision_rnn.evaluation.held_out import score_run
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import (
     PACKAGES,
@@ -56,7 +56,7 @@ def evaluate(
     progress: bool = True,
     plugins: Sequence[str] = (),
     **settings: Any,
-) -> Result | HeldOutScore:
+) -> Result:
     """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
 
     With held-out episodes the agent is also scored by how well it predicts their actions, see `HeldOutScore`; if its
@@ -85,7 +85,7 @@ def evaluate(
         The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
         `.score_mean`, `.score_sd` (`print(result)` says what scores 0 and 100), `.length_mean` (steps), `.returns`,
         every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`. `.held_out` is the score on
-        held-out episodes, which takes the place of the result if there is no environment.
+        held-out episodes, if there are any; without an environment there are no targets.
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
@@ -144,14 +144,15 @@ def evaluate(
                 if validation is not None or plot is not None or not played:
                     raise
                 warn(f"there is no held-out score: {error}")
-        if held_out is not None and not played:
-            if folder is not None:
-                write_held_out(folder, held_out)
-            return held_out
-        result = replace(score(policy, chosen, processes), held_out=held_out)
+        if played:
+            result = replace(score(policy, chosen, processes), held_out=held_out)
+        else:
+            data, config, chosen = policy.provenance, policy.config, replace(chosen, episodes=0)
+            about: Any = {"config": config, "dataset": data, "protocol": Protocol.from_settings(chosen, data, config)}
+            result = Result(**about, **measured_at(policy), held_out=held_out)
     if folder is not None:
         write_result(folder, result)
-        if (folder / "config.yaml").is_file():  # a run's
+        if played and (folder / "config.yaml").is_file():  # a run's
             write_scores(folder, result.step, result.scalars("evaluation"))
     return result
 
@@ -194,7 +195,6 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         protocol=protocol,
         targets=tuple(_target_result(config, dataset, protocol, target, episodes) for target, episodes in targets),
         remarks=_remarks(played),
-        environment_steps=int(played["length"].sum()),
         evaluation_seconds=round(seconds, 2),
         action_microseconds=cost[0],
         state_bytes=cost[1],

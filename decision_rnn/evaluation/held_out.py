@@ -4,7 +4,6 @@ At every step the agent has the recorded history: true observations, actions and
 """
 
 import copy
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +29,8 @@ from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.statistics import Estimate, estimate_score
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.files import check_destination, new_file
+from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.messages import aligned, counted, warn
-from decision_rnn.utils.parsing import read_json, to_json
 
 AGENT = "agent"
 """The name of the agent among what predicts the actions."""
@@ -69,7 +67,6 @@ class HeldOutScore:
         errors: By predictor, (episodes, entries), the mean error over the steps of every episode; the predictors are
             `agent`, `linear regression`, `mean action` and `previous action`, the latter three if the training data are
             at hand.
-        schema: Version of the file format.
     """
 
     agent: str
@@ -81,7 +78,6 @@ class HeldOutScore:
     steps: tuple[int, ...]
     variance: tuple[float, ...]
     errors: dict[str, tuple[tuple[float, ...], ...]]
-    schema: Literal[1] = 1
 
     def entry_errors(self, predictor: str = AGENT) -> np.ndarray:
         """(entries,), the mean error over all steps, in squared units of the entries."""
@@ -196,20 +192,6 @@ def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) 
     if figure is not None:
         plot_held_out(score, trained, episodes, data, figure)
     return score
-
-
-def write_held_out(run: Path, score: HeldOutScore) -> Path:
-    """Write a score into the folder `results` of its run; returns the path of the file."""
-    path = run / "results" / f"held-out-step-{score.step}-{score.fingerprint[:8]}.json"
-    with new_file(path) as new:
-        new.write_text(json.dumps(to_json(score)) + "\n")
-    return path
-
-
-def held_out_of(run: Path, step: int) -> HeldOutScore | None:
-    """The score of a step that was last written into the folder `results` of a run; None if there is none."""
-    files = sorted(run.glob(f"results/held-out-step-{step}-*.json"), key=lambda path: path.stat().st_mtime)
-    return read_json(files[-1], HeldOutScore, "Evaluate the run again.") if files else None
 
 
 @torch.inference_mode()

@@ -145,10 +145,10 @@ class Measurements:
     """
 
     step: int
-    targets: tuple[TargetResult, ...]
-    remarks: tuple[str, ...]
+    targets: tuple[TargetResult, ...] = ()
+    remarks: tuple[str, ...] = ()
     training_seconds: float
-    evaluation_seconds: float
+    evaluation_seconds: float = 0.0
     parameters: int
     backbone_parameters: int | None
     action_microseconds: float | None = None
@@ -160,13 +160,14 @@ class Measurements:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Measurements):
-    """One evaluation of one checkpoint of a run; `environment_steps` is the total of all episodes, `held_out` the score
-    on held-out episodes, if there are any, `schema` the version of the file format."""
+    """One evaluation of one checkpoint of a run.
+
+    `held_out` is the score on held-out episodes, if there are any, `schema` the version of the file format.
+    """
 
     config: SavedConfig
     dataset: DatasetSpec
     protocol: Protocol
-    environment_steps: int
     held_out: HeldOutScore | None = None
     schema: Literal[4] = 4
 
@@ -183,7 +184,8 @@ class Result(Measurements):
             values, defaults = (config["training"], TrainingConfig) if section else (config, RunConfig)
             values[name] = getattr(defaults, name)
         fingerprint, protocol = self.dataset.fingerprint, asdict(self.protocol)
-        return {"config": config, "fingerprint": fingerprint, "step": self.step, "protocol": protocol}
+        key = {"config": config, "fingerprint": fingerprint, "step": self.step, "protocol": protocol}
+        return key if self.held_out is None else key | {"held_out": self.held_out.fingerprint}
 
     def scalars(self, kind: str) -> dict[str, float]:
         """The scores and metrics as loggers show them: by tag, such as `evaluation/score_at_3600`."""
@@ -197,6 +199,8 @@ class Result(Measurements):
     def __str__(self) -> str:
         """The table that commands print."""
         data, protocol, targets = self.dataset, self.protocol, self.targets
+        if not targets:
+            return str(self.held_out)
         spread, environment_id = protocol.episodes > 1, protocol.environment_id or data.environment_id
         played = f"{counted(protocol.episodes, 'episode')} {'of BC' if targets[0].name == 'BC' else 'per target'}"
         subject = f"{self.config.backbone.name} on {data.name}, step {self.step}"

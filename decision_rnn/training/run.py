@@ -10,7 +10,6 @@ import numpy as np
 from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.held_out import HeldOutScore
 from decision_rnn.evaluation.results import Result
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import BEST, config_file, last_checkpoint, read_config, read_metrics
@@ -71,9 +70,7 @@ class Run:
         names = dict.fromkeys(name for line in lines for name in line)
         return {name: np.array([line.get(name, np.nan) for line in lines]) for name in names}
 
-    def evaluate(
-        self, target_returns: float | str | Sequence[float | str] | None = None, **options: Any
-    ) -> Result | HeldOutScore:
+    def evaluate(self, target_returns: float | str | Sequence[float | str] | None = None, **options: Any) -> Result:
         """The scores of the agent, also written to the run's folder: `evaluate(run, target_returns, ...)`."""
         return evaluate(self, target_returns, **options)
 

@@ -133,7 +133,7 @@ def test_agent_is_trained_on_a_selection_and_resumed(tmp_path: Path) -> None:
     held_out = open_dataset("local/log").select([2, 3])
     run = train(part, output=tmp_path / "run", validation=held_out, **SMALL)
     assert_equal(open_dataset(str(run.config.validation)), noise(6)[2:4])
-    assert run.evaluate(validation=held_out).steps == (7, 8)
+    assert run.evaluate(validation=held_out).held_out.steps == (7, 8)
     dataset = open_dataset(run.config.dataset)
     assert_equal(dataset, part)
     assert dataset.store.entry_names("observations") == NAMES["observations"]

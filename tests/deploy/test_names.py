@@ -150,6 +150,6 @@ def test_entries_far_outside_the_training_data(path: Path, named: TrainedAgent, 
 
 
 def test_card_lists_the_names(named: TrainedAgent, tmp_path: Path) -> None:
-    card = write_card(tmp_path, named, None, "agent")
+    card = write_card(tmp_path, named, [], "agent")
     assert "`cos`, `sin`, `velocity`" in card
     assert "`torque`" in card

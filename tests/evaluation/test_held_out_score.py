@@ -1,6 +1,5 @@
 """The held-out score: predictions against the actor step by step, R2 and least squares by hand, planted faults."""
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,11 +21,10 @@ from decision_rnn.environments.episode import Episode
 from decision_rnn.evaluation import held_out
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.held_out import HeldOutScore, held_out_score, plot_held_out, predict_actions
-from decision_rnn.evaluation.results import Result, read_result
+from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.statistics import error_over_episodes
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.training.prepare import make_agent
-from decision_rnn.utils.parsing import read_record
 
 REFERENCES = ["linear regression", "mean action", "previous action"]
 
@@ -277,11 +275,12 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
         write_store(f"local/{name}", swings(count), action_space=Box(-1, 1, (1,)))
     keys: dict[str, Any] = {"steps": 1, "training": {"context": 4}, "progress": False}
     run = train("local/mine", SMALL, output=folders / "run", validation="local/held-out", **keys)
-    score = run.evaluate(progress=False)
-    assert isinstance(score, HeldOutScore)
+    result = run.evaluate(progress=False)
+    score = result.held_out
+    assert (result.targets, str(result)) == ((), str(score))
     assert score == held_out_score(run.agent, open_dataset("local/held-out").store, open_dataset("local/mine").store)
-    (file,) = (run.folder / "results").glob("held-out-step-1-*.json")
-    assert read_record(json.loads(file.read_text()), HeldOutScore) == score
+    (file,) = (run.folder / "results").iterdir()
+    assert read_result(file) == result
     capsys.readouterr()
     figure = str(folders / "figure.png")
     assert main(["evaluate", str(run.folder), "--validation", "local/other", "--plot", figure]) == 0
@@ -293,9 +292,9 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
     stores = [open_dataset(f"local/{name}").store for name in ("held-out", "mine")]
     config = replace(run.config, evaluation=replace(run.config.evaluation, **options))
     windowed = held_out_score(replace(run.agent, config=config), *stores)
-    assert run.evaluate(progress=False, **options).errors == windowed.errors != score.errors
+    assert run.evaluate(progress=False, **options).held_out.errors == windowed.errors != score.errors
     write_store("local/mine", swings(2), overwrite=True)  # no longer what it was trained on
-    assert list(run.evaluate(progress=False).errors) == ["agent"]
+    assert list(run.evaluate(progress=False).held_out.errors) == ["agent"]
     unscored = train("local/mine", SMALL, output=folders / "unscored", **keys)
     with pytest.raises(InputError, match=r"local/mine.*--validation"):
         unscored.evaluate()
@@ -304,7 +303,6 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
 def test_held_out_score_stands_beside_the_returns(run: Run, tmp_path: Path) -> None:
     options: dict[str, Any] = {"episodes": 1, "output": tmp_path, "progress": False}
     result = run.evaluate([60.0], validation="local/swing", **options)
-    assert isinstance(result, Result)
     assert len(result.targets) == 1
     assert result.held_out == held_out_score(run.agent, *[open_dataset("local/swing").store] * 2)
     (file,) = (tmp_path / "results").iterdir()

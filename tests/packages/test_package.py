@@ -22,8 +22,8 @@ from decision_rnn.deploy import package as packaging
 from decision_rnn.deploy.onnx import describe
 from decision_rnn.deploy.package import package, write_card
 from decision_rnn.evaluation.evaluate import score
-from decision_rnn.evaluation.held_out import HeldOutScore, write_held_out
-from decision_rnn.evaluation.results import read_result
+from decision_rnn.evaluation.held_out import HeldOutScore
+from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.runs.checkpoint import TrainedAgent, write_agent
 from decision_rnn.runs.folder import last_checkpoint
@@ -65,25 +65,25 @@ def test_package_has_agent_results_and_card_without_local_paths(run: Path, tmp_p
 
 @pytest.mark.usefixtures("without_extras")
 def test_package_has_the_held_out_score_of_its_step(run: Path, tmp_path: Path) -> None:
-    shutil.rmtree(run / "results")
-    step, errors = load_agent(run).step, ((0.25,), (0.75,))
+    (file,) = (run / "results").iterdir()
+    result = read_result(file)
+    file.unlink()
     held_out = HeldOutScore(
         agent="mingru",
-        step=step,
+        step=result.step,
         dataset=str(tmp_path / "held-out"),
         fingerprint="f" * 64,
         measure="R2",
         entries=("torque",),
         steps=(10, 10),
         variance=(1.0,),
-        errors={"agent": errors},
+        errors={"agent": ((0.25,), (0.75,))},
     )
-    write_held_out(run, held_out)
-    write_held_out(run, replace(held_out, step=step - 1, fingerprint="0" * 64))
+    write_result(run, replace(result, targets=(), held_out=held_out))
     folder, left_out = package(run, tmp_path / "packaged")
     (packaged,) = (folder / "results").iterdir()
     card = (folder / "README.md").read_text()
-    assert json.loads(packaged.read_text())["errors"]["agent"] == [list(row) for row in errors]
+    assert read_result(packaged).held_out == replace(held_out, dataset="held-out")
     assert "0.500" in card
     assert "Not evaluated" not in card
     assert str(tmp_path) not in card + packaged.read_text()
@@ -104,7 +104,7 @@ def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) ->
     (path,) = (run / "results").iterdir()
     result = read_result(path)
     (tmp_path / "policy.onnx").touch()
-    card = write_card(tmp_path, trained, result, "org/name")
+    card = write_card(tmp_path, trained, [result], "org/name")
     matter = front_matter(card)
     assert {"Pendulum-v1", "reinforcement-learning", "offline-reinforcement-learning"} <= set(matter["tags"])
     returns = np.array([target.returns for target in result.targets])
@@ -130,7 +130,7 @@ def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) ->
 def test_cloning_agent_takes_no_target_return(pendulum: Callable[..., TrainedAgent], tmp_path: Path) -> None:
     trained = pendulum(cloning=True)
     result = score(trained, EvaluationConfig(episodes=1), processes=1)
-    card = write_card(tmp_path, trained, result, "agent")
+    card = write_card(tmp_path, trained, [result], "agent")
     (row,) = front_matter(card)["model-index"][0]["results"]
     assert "target_return" not in row["dataset"]["args"]
     assert "[hub]" not in card
@@ -166,7 +166,7 @@ def test_card_python_example_has_the_return_of_evaluate(
     evaluation = EvaluationConfig(episodes=1, seed=0, inference=inference, window=3)
     trained = replace(trained, config=replace(trained.config, evaluation=evaluation))
     write_agent(tmp_path, trained)
-    card = write_card(tmp_path, load_agent(tmp_path), None, str(tmp_path))
+    card = write_card(tmp_path, load_agent(tmp_path), [], str(tmp_path))
     names: dict[str, Any] = {}
     make = gymnasium.make
     with monkeypatch.context() as patch:
