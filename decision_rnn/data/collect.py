@@ -62,7 +62,7 @@ def is_made_by(recipe: Recipe, source: dict[str, Any]) -> bool:
     return "files" in source or source.get("recipe") == recipe.describe()
 
 
-def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
+def collect(recipe: Recipe, folder: Path, processes: int | None = None) -> Iterator[Episode]:
     """Yield the recipe's episodes in order, the same for any number of `processes` (by default one per core).
 
     Each chunk of episodes is saved in `folder` when it is finished, and loaded if it is there already. Where processes
@@ -74,7 +74,7 @@ def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int 
     work, cores = partial(_load_or_play, recipe, folder), processes or available_cores()
     played = parallel_map(work, starts, cores, "collects episodes", start_method=recipe.start_method)
     with contextlib.closing(played):
-        yield from take(itertools.chain.from_iterable(played), recipe.episodes, recipe.steps, "collecting", progress)
+        yield from take(itertools.chain.from_iterable(played), recipe.episodes, recipe.steps, "collecting")
 
 
 @cache  # one in every process

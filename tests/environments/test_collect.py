@@ -67,13 +67,13 @@ def test_episodes_are_the_same_for_any_number_of_processes(
 ) -> None:
     (one := tmp_path / "one").mkdir()
     (two := tmp_path / "two").mkdir()
-    episodes, play = list(collect(recipe, one, False, 1)), recipe.player()
+    episodes, play = list(collect(recipe, one, 1)), recipe.player()
     for index, episode in enumerate(episodes):
         np.testing.assert_equal(vars(episode), vars(play(recipe.first_episode + index)))
     Path("played").unlink()
-    loaded = list(collect(recipe, one, False, 2))
+    loaded = list(collect(recipe, one, 2))
     assert recipe.episodes is None or not marks()  # all were saved
-    for again in (list(collect(recipe, two, False, 2)), loaded):
+    for again in (list(collect(recipe, two, 2)), loaded):
         np.testing.assert_equal([vars(episode) for episode in again], [vars(episode) for episode in episodes])
     lengths = [len(episode.rewards) for episode in episodes]
     assert len(episodes) == count if count else sum(lengths[:-1]) < 50 <= sum(lengths)
@@ -82,8 +82,8 @@ def test_episodes_are_the_same_for_any_number_of_processes(
 def test_worker_that_fails_or_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyError, match="no such player"):
         patch.setattr(ToyRecipe, "player", lambda recipe: {}["no such player"])
-        list(collect(TOY, tmp_path, False, 1))
-    episodes = collect(replace(TOY, episodes=10**6), tmp_path, False, 1)
+        list(collect(TOY, tmp_path, 1))
+    episodes = collect(replace(TOY, episodes=10**6), tmp_path, 1)
     next(episodes)
     (worker,) = multiprocessing.active_children()
     worker.kill()
