@@ -53,6 +53,16 @@ def test_vector_of_environments_is_not_recorded() -> None:
         record(go, gymnasium.make_vec("Whole-v0", 2), "local/x", episodes=1, progress=False)  # type: ignore[arg-type]
 
 
+def test_environments_of_a_group_stay_open_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = list[gymnasium.Env]()
+    monkeypatch.setattr(Whole, "close", lambda self: closed.append(self))
+    group = make_group("Whole-v0", 3)
+    assert len(group.reset([0, 1, 2])) == 3
+    assert not closed
+    group.close()
+    assert len(closed) == 3
+
+
 def test_environments_without_bodies_need_no_mujoco(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if "mujoco" in name or "locomotion" in name]:
         monkeypatch.delitem(sys.modules, name)
