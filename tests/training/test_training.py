@@ -196,8 +196,7 @@ def test_resumed_run_may_log_differently_and_take_more_steps(tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"training\.steps 16, not 10"):
         train(configure(*constant), output=tmp_path / "run", resume=True)
     train(configure(), output=tmp_path / "cosine")
-    sentence = r"training\.steps 10, not 16: its learning rate falls to zero there.*--init_from .*constant"
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=r"training\.steps 10, not 16"):  # its rate falls to zero there
         train(configure("--training.steps", "16"), output=tmp_path / "cosine", resume=True)
 
 
