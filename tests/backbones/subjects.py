@@ -39,9 +39,6 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}
 """The block of "Were RNNs All We Needed?"."""
 
-ILL_CONDITIONED = ("mlstm", "retention", "slstm")
-"""Mixers whose norm over a head magnifies the rounding of what they read, in stacks up to 5e-5."""
-
 
 class Subject(MixerCase):
     """A mixer, or a stack of `layers` blocks of it: how to build it and what it should compute."""
@@ -54,7 +51,7 @@ class Subject(MixerCase):
         super().__init__(
             make=lambda: add_noise(Backbone(self.config) if layers else registered(name).cls(self.config)),
             width=WIDTH,
-            tolerances=TOLERANCES | ({torch.float32: 1e-4} if name in ILL_CONDITIONED else {}),
+            tolerances=TOLERANCES,
             naive=partial(references.stack, loop, self.config) if layers else partial(loop, self.config),
             remembers=not without_memory or "convolution" in self.options,
         )

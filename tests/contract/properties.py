@@ -20,6 +20,7 @@ from decision_rnn.backbones.testing import (
     mask,
     named,
     noise,
+    require,
     traced,
 )
 
@@ -43,7 +44,7 @@ def rows_are_independent(case: MixerCase) -> None:
         assert_near(named(part), named((y[rows], select_rows(after, rows))), exact, f"step of rows {rows.tolist()}")
     new = reset_rows(state, module.initial_state(BATCH), torch.arange(BATCH) > 0)
     for i, (part, start, old) in enumerate(zip(new, module.initial_state(BATCH), state, strict=True)):
-        assert part.dtype == old.dtype, f"reset_rows changes part {i} of the state from {old.dtype} to {part.dtype}"
+        require(part.dtype == old.dtype, f"reset_rows changes part {i} of the state from {old.dtype} to {part.dtype}")
         assert_near(part, torch.cat([old[:1], start[1:]]), 0, f"reset_rows, part {i} of the state")
 
 
@@ -87,10 +88,10 @@ def state_dict_is_complete(case: MixerCase) -> None:
     right = named(forward(module, x, state))
     assert_near(named(forward(fresh, x, state)), right, 0, "the state dict in a new module")
     recurrent, own = [id(part) for part in module.recurrent_parameters()], {id(part) for part in module.parameters()}
-    assert len(set(recurrent)) == len(recurrent), "recurrent_parameters yields a parameter twice"
-    assert set(recurrent) <= own, "recurrent_parameters yields something that is not a parameter of the module"
+    require(len(set(recurrent)) == len(recurrent), "recurrent_parameters yields a parameter twice")
+    require(set(recurrent) <= own, "recurrent_parameters yields something that is not a parameter of the module")
     meta = module.to("meta").initial_state(2)
-    assert all(part.device.type == "meta" for part in meta), "initial_state is not on the parameters' device"
+    require(all(part.device.type == "meta" for part in meta), "initial_state is not on the parameters' device")
 
 
 def step_is_real(case: MixerCase) -> None:
@@ -107,7 +108,7 @@ class _NoComplexNumbers(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         real = not any(isinstance(part, Tensor) and part.is_complex() for part in tree_leaves(result))
-        assert real, f"step computes with complex numbers, first in {func}"
+        require(real, f"step computes with complex numbers, first in {func}")
         return result
 
 
@@ -117,8 +118,8 @@ def long_sequences(case: MixerCase) -> None:
     x, reset = noise(1, LONG, case.width, dtype=torch.float32), noise(1, LONG, seed=4) > 3  # a reset every 700 steps
     right = traced(partial(forward, module), module, x, None, reset)
     for name, part in right.items():
-        assert part.isfinite().all() or name.startswith("state"), f"{name} over {LONG} steps is not finite"
-        assert part.any() or not name.startswith("gradient"), f"the {name} is zero: no output depends on it"
+        require(part.isfinite().all() or name.startswith("state"), f"{name} over {LONG} steps is not finite")
+        require(part.any() or not name.startswith("gradient"), f"the {name} is zero: no output depends on it")
     with torch.no_grad():
         state, start, y = module.initial_state(1), 0, right["output"]
         for length in (1, LONG // 4 - 1, 3 * LONG // 10, 1, 9 * LONG // 20 - 1):
