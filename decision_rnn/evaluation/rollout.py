@@ -123,7 +123,7 @@ class GroupPolicy:
             self.state = self.state.select(rows) if tensors else [part[remaining] for part in self.state]
         values = self.observation_layout.rows_of(observations, "the observation").astype(np.float32, copy=False)
         if not np.isfinite(values).all():  # its actions would not be finite either, and the scores of these no measure
-            raise InputError(f"an observation of {self.environment} is not finite in float32.")
+            raise InputError(f"an observation of {self.environment.unwrapped} is not finite in float32.")
         inputs = values, rewards.astype(np.float32), self.first, self.targets
         actions, self.state = self.actor.step(*inputs, self.state)
         self.first = np.zeros_like(self.first)

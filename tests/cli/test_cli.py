@@ -97,4 +97,4 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
         assert f"  width: {width}\n" in (run / "config.yaml").read_text()
     done = inline_cli(*command, "--backbone.match_parameters", "30000")
     assert done.returncode == 0, done.stderr
-    assert "2 runs, of which 2 are done" in done.stdout
+    assert "2 runs, 2 of them done" in done.stdout

@@ -178,7 +178,7 @@ def test_compare_with_a_failed_run_exits_with_code_1(
     keys = small(tmp_path / "runs", **{"variants": {"bad": {"training": training}, "good": {}}, "training.steps": 20})
     assert main(["compare", "--config", file(yaml.safe_dump(keys))]) == 1
     printed = capfd.readouterr()
-    assert "2 variants x 1 dataset x 1 seed: 2 runs, of which 0 are done" in printed.out
+    assert "2 runs, 0 of them done" in printed.out
     assert re.search("local-mine/bad-seed0 failed: .*learning_rate", printed.err)
     assert "Traceback" not in printed.err
     comparison = json.loads((tmp_path / "runs" / "comparison.json").read_text())

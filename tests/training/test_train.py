@@ -25,7 +25,7 @@ from decision_rnn.environments.playing import play_episodes
 from decision_rnn.runs.folder import checkpoints_of, read_config
 from decision_rnn.training.trainer import Trainer
 
-SOURCE = {"dataset": "local", "store": "local", "minari": "minari", "minari-name": "minari"}
+SOURCE = {"dataset": "local", "store": "local", "minari-name": "minari"}
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
 TWENTY: dict[str, Any] = {**QUICK, "steps": 20, "training": {"log_every": 10}}
 """The options of the fixture `run`."""
