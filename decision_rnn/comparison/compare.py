@@ -11,7 +11,7 @@ import yaml
 from decision_rnn.comparison.executors import LOG, LocalExecutor, RayExecutor
 from decision_rnn.comparison.plan import OTHER, Plan
 from decision_rnn.comparison.record import ComparedVariant, Failure
-from decision_rnn.comparison.results import Comparison, write_comparison
+from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 from decision_rnn.comparison.variants import CONTROLS, Controls, Label, make_variants
 from decision_rnn.config import flatten, nest, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name, is_ready, open_dataset
@@ -157,8 +157,8 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     reported at once and does not stop the others. Without an executor the plan's is used.
 
     Raises:
-        InputError: If another process is running the comparison, the output folder is a run's, or a run's folder holds
-            a run of another configuration or of other data.
+        InputError: If another process is running the comparison, the output folder is a run's, a run's folder holds a
+            run of another configuration or of other data, or the folder's comparison has runs that this one lacks.
         EnvironmentFailure: If every run has failed, with the error of the first.
     """
     file = plan.output / "config.yaml"
@@ -166,6 +166,13 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
         raise InputError(f"{plan.output} holds a run: {OTHER}")
     with working_alone(plan.output, "comparison", "running the comparison"), handle_signals():
         datasets, planned = plan.trials()
+        others: list[str] = []
+        with contextlib.suppress(InputError):  # there is none, or one that is made again from the runs
+            others = [trial.run for trial in read_comparison(plan.output).trials]
+        if others := [run for run in others if run not in {each.run for each in planned}]:
+            raise InputError(
+                f"{plan.output}/comparison.json has {others[0]}: {OTHER}, compare it too, or remove that file"
+            )
         trials = {run.run: run.collect() for run in planned}
         pending, failed = [run for run in planned if trials[run.run] is None], list[Failure]()
         executor = executor or make_executor(plan, len(planned))

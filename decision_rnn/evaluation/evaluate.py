@@ -1,6 +1,7 @@
 """Evaluation of an agent: its scores for every target return."""
 
 import math
+import multiprocessing
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -104,12 +105,16 @@ def evaluate(
     processes = convert(processes, PositiveInt | None, "processes")
     policy: TrainedAgent | EvaluatedPolicy
     if isinstance(agent, str | Path):
+        if Path(agent).suffix == ".onnx":
+            raise InputError(f"{agent} is an exported policy. Pass decision_rnn.deploy.load_policy({str(agent)!r}).")
         path = find_agent(agent)
         policy, folder = load_agent(path), run_of(path)
     elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
         policy, folder = agent, None
-    else:  # a run, whose class imports this module
+    elif isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module
         policy, folder = agent.agent, agent.folder
+    else:
+        raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
     if condition:
         if isinstance(policy, EvaluatedPolicy):
             raise InputError(
@@ -131,10 +136,8 @@ def evaluate(
         check_folder(folder / "results")
     played = (chosen.environment_id or policy.provenance.environment_id) is not None
     if name is None and (plot is not None or not played):
-        raise InputError(
-            f"{policy.provenance.name} names no environment to play in, or a figure is to be made: name held-out "
-            "episodes with --validation DATASET (validation= in Python)"
-        )
+        reason = "the figure shows one" if played else f"{policy.provenance.name} names no environment to play in"
+        raise InputError(f"{reason}: name held-out episodes with --validation DATASET (validation= in Python)")
     held_out = None
     with quiet(not progress):
         if isinstance(policy, TrainedAgent) and name is not None:
@@ -182,7 +185,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         [target or 0.0 for target in protocol.target_returns],  # behaviour cloning has no target and ignores it
         protocol.episodes,
         protocol.seed,
-        processes or available_cores(),
+        processes or (1 if multiprocessing.current_process().daemon else available_cores()),  # it may start no others
         step_limits(settings, dataset),
         tuple(metrics.values()),
         settings.physics,

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -56,8 +57,8 @@ def parallel_map(
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
 
     A few tasks are begun ahead of those whose answers have been taken, so that there may be infinitely many; closing
-    the generator waits for those. An error in a task is raised here and stops the others, and so does Ctrl-C. Where
-    processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
+    the generator waits for those. An error in a task is raised here when its answer's turn comes and stops the others;
+    Ctrl-C does at once. Where processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
 
     A spawned process imports torch for seconds, as long as 100 episodes take; a forked one starts immediately, and as
     safely as a DataLoader's: it computes with one thread, since OpenMP's pool is not forked, and uses no GPU.
@@ -114,7 +115,14 @@ def _begin_work(work: Callable[[Any], Any]) -> None:
 
 
 def _work(task: Any) -> Any:
-    return _worker["work"](task)
+    try:
+        return _worker["work"](task)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # errors of any class may fail to pickle, in any way
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        raise
 
 
 def _exit_after(wait: Callable[[], object]) -> None:

@@ -180,15 +180,19 @@ def test_comparison_without_a_result_raises(mine: Path, comparing: Compare, tmp_
     assert len(read_comparison(tmp_path / "runs").failed) == 2
 
 
-def test_run_of_another_configuration_is_refused(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     comparing(variants=NARROW_AND_WIDE)
     before = (tmp_path / "runs" / "comparison.json").read_bytes()
+    with pytest.raises(InputError, match="local-mine/wide-seed0"):
+        comparing(variants={"narrow": {}})
     with pytest.raises(InputError, match=r"narrow-seed0.*training\.batch_size"):  # a run of another configuration
         comparing(variants={"new": {}, **NARROW_AND_WIDE}, **{"training.batch_size": 8})
     assert not (tmp_path / "runs" / "local-mine" / "new-seed0").exists()
     assert (tmp_path / "runs" / "comparison.json").read_bytes() == before
     more = comparing(variants={**NARROW_AND_WIDE, "deep": {"backbone": {"layers": 2}}})  # more runs are welcome
     assert len(more.trials) == 3
+    (tmp_path / "runs" / "comparison.json").unlink()
+    assert len(comparing().trials) == 1
     with locked(tmp_path / "runs" / "comparison"), pytest.raises(InputError, match="another process"):
         comparing()
 
@@ -222,10 +226,13 @@ def test_margin_is_recorded_and_trains_nothing_again(
 
 
 def test_configuration_in_the_folder_makes_the_plan_again(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    """That of the comparison with more seeds; one of other runs leaves it alone."""
     keys: dict[str, Any] = {"controls": "bc", "seed": 3, "training.learning_rate": 1e-5}
     comparing(**keys)
     more = {**keys, "seeds": 2, "margin": 4}
     comparing(**more)
+    with pytest.raises(InputError, match="local-mine/bc-seed3"):
+        comparing(seeds=[3], **{"training.learning_rate": 1e-5})
     words = ["--config", str(tmp_path / "runs" / "config.yaml"), "--output", str(tmp_path / "runs")]
     plan = make_command_plan(command_parser("compare").read(words))
     assert plan == make_plan(small(tmp_path / "runs", **more), "test")

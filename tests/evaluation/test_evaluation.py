@@ -162,6 +162,14 @@ def test_run_without_evaluation_is_evaluated_by_the_default(pendulum: Make, play
         evaluate(trained, episodess=3)
 
 
+def test_what_is_no_agent_is_refused(pendulum: Make) -> None:
+    for other in (pendulum().agent, pendulum().provenance, [pendulum()], None):
+        with pytest.raises(InputError, match=f"agent is a {type(other).__name__}"):
+            evaluate(other)
+    with pytest.raises(InputError, match=r"load_policy\('policy\.onnx'\)"):
+        evaluate("policy.onnx")
+
+
 def test_small_returns_have_more_digits(pendulum: Make, played: list[list[float]]) -> None:
     small = with_data(pendulum(), reference_min=0.0, reference_max=4e-4)
     result = score(small, EvaluationConfig(episodes=3, target_returns=(3e-4,)))

@@ -71,6 +71,13 @@ class Paid(Countdown):
         return np.zeros(8), float(action[0]), True, False, {}
 
 
+class TwoWordsError(Exception):
+    """An exception that cannot be unpickled."""
+
+    def __init__(self, one: str = "oh", two: str = "dear", *, needed: None) -> None:
+        super().__init__(f"{one} {two}")
+
+
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Uses groups of at most three and checks that no process is left running."""
@@ -121,6 +128,10 @@ def bad_input() -> None:
     raise InputError("mend the agent")
 
 
+def in_two_words() -> None:
+    raise TwoWordsError(needed=None)
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -129,6 +140,7 @@ def die() -> None:
     ("fail", "error", "words"),
     [
         (bad_input, InputError, "^mend the agent$"),
+        (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
         (die, EnvironmentFailure, "plays episodes"),
     ],
 )
@@ -150,7 +162,9 @@ def test_evaluation_uses_the_available_cores(pendulum: Make, monkeypatch: pytest
     settings = EvaluationConfig(episodes=2, max_episode_steps=20)
     results = [score(pendulum(), settings, count) for count in (None, 1, 3)]
     assert results[0].targets == results[1].targets == results[2].targets
-    assert processes == [2, 1, 3]
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # such a process cannot start others
+    score(pendulum(), settings)
+    assert processes == [2, 1, 3, 1]
 
 
 AFTER_THREADS = """
