@@ -18,9 +18,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import BackboneConfig, Kernel, Layer, State, options, register_backbone
+from decision_rnn.backbones.ops.recurrence import first_order
 
 
 @options
@@ -101,7 +101,7 @@ class _Convolution(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,), (inputs, masks, weight) = grads, ctx.saved_tensors
         grad_inputs, grad_weight = torch.zeros_like(inputs), torch.empty_like(weight)

@@ -32,13 +32,12 @@ import torch
 import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from decision_rnn.backbones.contract import Kernel, Layer, State, options, register_backbone, without_autocast
 from decision_rnn.backbones.conv import convolve, convolve_step
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.recurrence import first_order, linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.utils.parsing import PositiveInt
 
@@ -174,7 +173,7 @@ class _SelectiveScan(torch.autograd.Function):
         return y, h.transpose(1, 2).contiguous()
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_y: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:
         dt, size, a, u, b, c, *saved = ctx.saved_tensors
         before, states = saved[: ctx.blocks], saved[ctx.blocks :]  # of the last block

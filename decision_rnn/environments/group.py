@@ -1,5 +1,6 @@
 """Environments that are stepped together."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Group:
         return observations, numbers, ends[0], ends[1], infos
 
     def close(self) -> None:
-        """Close the environments."""
-        for environment in self.environments:
-            environment.close()
+        """Close the environments, all of them even if that of one fails."""
+        with contextlib.ExitStack() as stack:
+            for environment in self.environments:
+                stack.callback(environment.close)

@@ -147,11 +147,15 @@ def check_environment(
 def describe_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> str | None:
     """How a dataset's settings differ from those of the environment as it is made here; None if they do not, or are not
     known."""
+    if settings is None:
+        return None
     with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
-        expected = {} if settings is None or made.spec is None else settings_of(made.spec)
+        expected = {} if made.spec is None else settings_of(made.spec)
+        # An infinite bound is null in the metadata of an exported policy.
+        settings, expected = (json.loads(json.dumps(x), parse_constant=lambda _: None) for x in (settings, expected))
         for key, value in expected.items():
-            if (settings or {}).get(key) != value:
-                return f"{key} {(settings or {}).get(key)!r:.200}, not {value!r:.200}"
+            if settings.get(key) != value:
+                return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
     return None
 
 

@@ -72,6 +72,8 @@ def test_flow_follows_the_guided_velocity(weight: float) -> None:
 @torch.no_grad()
 def test_mixture_weighs_components_by_the_likelihood_ratio(weight: float) -> None:
     head = make_head(GMMConfig(num_components=4, min_std=0.3)).double()
+    head.head.weight *= 4
+    changed = masked = 0
 
     def mixture(hidden: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         out = (head.head.weight @ hidden.double() + head.head.bias).numpy()
@@ -81,15 +83,32 @@ def test_mixture_weighs_components_by_the_likelihood_ratio(weight: float) -> Non
     def density(logits: np.ndarray, means: np.ndarray, deviations: np.ndarray, action: np.ndarray) -> float:
         return float(scipy.special.softmax(logits) @ scipy.stats.norm.pdf(action, means, deviations).prod(-1))
 
-    guided, changed = head.guided(HIDDEN.double(), NONE.double(), weight).numpy(), 0
+    guided = head.guided(HIDDEN.double(), NONE.double(), weight).numpy()
     for index in np.ndindex(20, 7):
         conditional, none = mixture(HIDDEN[index]), mixture(NONE[index])
         base, exponent = (none, weight) if weight < 1 else (conditional, weight - 1)
         ratios = [density(*conditional, action) / density(*none, action) for action in base[1]]
-        chosen = (scipy.special.softmax(base[0]) * np.power(ratios, exponent)).argmax()
+        shares = scipy.special.softmax(base[0])
+        scores = shares * np.power(ratios, exponent)
+        chosen = np.where(shares < 0.5 / 4, 0, scores).argmax()
         np.testing.assert_allclose(guided[index], base[1][chosen], atol=1e-12)
         changed += chosen != base[0].argmax()
+        masked += chosen != scores.argmax()
     assert changed
+    assert masked
+
+
+@torch.no_grad()
+def test_component_that_no_data_made_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, scales = make_head(GMMConfig(num_components=2)), torch.full((1, 2, ENTRIES), -10.0)
+    mixtures = {
+        HIDDEN: (torch.tensor([[0.0, -20.0]]), torch.tensor([0.5, -0.9]).view(1, 2, 1).expand_as(scales), scales),
+        NONE: (torch.tensor([[0.0, 0.0]]), torch.tensor([0.5, 0.4]).view(1, 2, 1).expand_as(scales), scales),
+    }
+    monkeypatch.setattr(head, "_mixture", mixtures.get)
+    torch.testing.assert_close(head.guided(HIDDEN, NONE, 3.0), torch.full((1, ENTRIES), 0.5))
+    mixtures[HIDDEN], mixtures[NONE] = mixtures[NONE], mixtures[HIDDEN]
+    torch.testing.assert_close(head.guided(HIDDEN, NONE, 0.5), torch.full((1, ENTRIES), 0.5))
 
 
 @torch.no_grad()
@@ -98,10 +117,10 @@ def test_sampled_components_have_the_guided_probabilities() -> None:
     hidden, none = HIDDEN[0, 0], NONE[0, 0]
     logits, means, _ = head._mixture(hidden)
     ratio = [head.log_likelihood(head._mixture(each), means[:, None]).squeeze(-1) for each in (hidden, none)]
-    expected = (logits + 2 * (ratio[0] - ratio[1])).softmax(-1)
+    expected = (logits + 2 * (ratio[0] - ratio[1])).softmax(-1) * (logits.softmax(-1) >= 0.5 / 3)
     drawn = head.guided(hidden.expand(count, -1), none.expand(count, -1), 3.0, sample=True)
     shares = (drawn[:, None] - means).abs().sum(-1).argmin(-1).bincount(minlength=3) / count
-    torch.testing.assert_close(shares, expected, rtol=0, atol=0.02)
+    torch.testing.assert_close(shares, expected / expected.sum(), rtol=0, atol=0.02)
 
 
 @torch.no_grad()

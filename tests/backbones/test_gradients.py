@@ -1,9 +1,13 @@
-"""Gradients of whole layers by finite differences, also where autograd passes none."""
+"""Gradients of whole layers by finite differences, also where autograd passes none; and second derivatives, which are
+right or refused."""
+
+from functools import partial
 
 import pytest
 import torch
 from subjects import WIDTH, subjects
 
+from decision_rnn import linear_recurrence
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.backbones.contract import steps
 from decision_rnn.backbones.testing import noise
@@ -12,8 +16,23 @@ RESETS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
 
 
 @pytest.mark.parametrize("name", BACKBONES.names())
-def test_derivative_of_a_layer_equals_finite_differences(name):
+def test_first_and_second_derivatives_of_a_layer(name):
+    """Second ones with a constant incoming gradient too, as that of a sum, for which autograd does not notice what is
+    missing. `step` has both."""
     module, x = subjects(name)[0].build(), noise(2, 4, WIDTH).requires_grad_()
     with torch.no_grad():
         _, state = steps(module, noise(2, 3, WIDTH, seed=1))
-    assert torch.autograd.gradcheck(lambda x: module(x, state, RESETS)[0], x, check_undefined_grad=True, fast_mode=True)
+    forward, stepped = (lambda x, run=run: run(x, state, RESETS)[0] for run in (module, partial(steps, module)))
+    assert torch.autograd.gradcheck(forward, x, check_undefined_grad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(stepped, x, fast_mode=True)
+    try:
+        torch.autograd.grad(forward(x).sum(), x, create_graph=True)
+    except NotImplementedError:
+        return
+    assert torch.autograd.gradgradcheck(forward, x, fast_mode=True)
+
+
+def test_second_derivative_of_linear_recurrence_is_refused():
+    a, b, h = (part.requires_grad_() for part in (noise(2, 3, 2), noise(2, 3, 2, seed=1), noise(2, 2, seed=2)))
+    with pytest.raises(NotImplementedError):
+        torch.autograd.grad(linear_recurrence(a, b, h).sum(), a, create_graph=True)

@@ -56,6 +56,16 @@ def test_episodes_together_are_those_played_alone() -> None:
         assert ends == [False] * (len(taken) - 1) + [True]
 
 
+def test_all_environments_are_closed_if_one_fails_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    environments, closed = [Counter() for _ in range(3)], []
+    for environment in environments:
+        monkeypatch.setattr(environment, "close", lambda environment=environment: closed.append(environment))
+    monkeypatch.setattr(environments[1], "close", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Group(environments).close()
+    assert {*map(id, closed)} == {id(environments[0]), id(environments[2])}
+
+
 def test_episode_is_that_of_the_environment_stepped_by_hand() -> None:
     def policy(observation: np.ndarray) -> np.ndarray:
         return -observation[2:]

@@ -9,16 +9,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import known_spaces
+from decision_rnn.environments.registry import describe_alteration, known_spaces, settings_of
 from decision_rnn.environments.spaces import described_spaces, read_spaces
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import read_record
+from decision_rnn.utils.parsing import read_record, to_json
 
 NESTED = Dict(
     goal=Tuple([Discrete(3, start=1), Box(0, 255, (2, 2), np.uint8)]), at=Box(-1, 1, ()), flags=MultiBinary(3)
@@ -133,6 +134,18 @@ def test_spec_round_trips_through_json(write: Callable[..., EpisodeStore]) -> No
     again = read_record(json.loads(json.dumps(asdict(spec))), DatasetSpec)
     assert again == spec
     assert again.action_space == Box(-1, 1, (3,))
+
+
+def test_infinite_settings_are_known_from_metadata(
+    write: Callable[..., EpisodeStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EnvSpec("Tall-v0", "gymnasium.envs.mujoco.hopper_v5:HopperEnv", kwargs={"healthy_z_range": (0.7, np.inf)})
+    monkeypatch.setitem(gymnasium.registry, "Tall-v0", spec)
+    data = spec_of_store("local/x", write(-5, 5, UNKNOWN, environment_settings=settings_of(spec)))
+    settings = to_json(data)["environment_settings"]
+    json.dumps(settings, allow_nan=False)
+    assert describe_alteration("Tall-v0", settings) is None
+    assert describe_alteration("Tall-v0", settings | {"kwargs": {"healthy_z_range": [0.8, None]}})
 
 
 def test_described_dict_keeps_the_order_of_its_entries() -> None:

@@ -44,7 +44,9 @@ class GMM(Objective):
     component, sampled actions are the mean of a component drawn by its probability.
 
     Guidance with weight w chooses among the components of p(a | condition), whose probabilities are multiplied by
-    (p(a | condition) / p(a))^(w - 1) at their means; below 1, among those of p(a), with the exponent w.
+    (p(a | condition) / p(a))^(w - 1) at their means; below 1, among those of p(a), with the exponent w. Components with
+    less than half the mean probability, 0.5 / `num_components`, are left out unless the exponent is 0: few data made
+    them, if any, so that the ratio at their means says nothing.
 
     Metrics: `squared_error`, of the most probable component's mean.
     """
@@ -83,7 +85,9 @@ class GMM(Objective):
         (logits, means, _), exponent = (conditional, weight - 1) if weight >= 1 else (prior, weight)
         candidates = means.movedim(-2, 0)
         ratio = self.log_likelihood(conditional, candidates) - self.log_likelihood(prior, candidates)
-        logits = logits + exponent * ratio.movedim(0, -1)
+        if exponent:
+            rare = logits.softmax(-1) < 0.5 / self.shape[0]
+            logits = (logits + exponent * ratio.movedim(0, -1)).masked_fill(rare, -torch.inf)
         return _select_mean(add_gumbel_noise(logits) if sample else logits, means)
 
     def _mixture(self, hidden: Tensor) -> Mixture:

@@ -9,21 +9,20 @@ A reset sets the decay to zero, which removes the earlier state and its gradient
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
 
-    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision. There are no second
-    derivatives.
+    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision. Second derivatives are
+    refused: NotImplementedError.
 
     Args:
         a: (batch, time, width), or (width,) for a decay that is constant in time; real or complex.
@@ -76,6 +75,23 @@ def previous_states(h: Tensor, initial: Tensor, keep: Tensor | None = None) -> T
     return previous if keep is None else previous * keep
 
 
+def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate the `backward` of a `torch.autograd.Function` to raise NotImplementedError if its result is to be
+    differentiated.
+
+    Torch's `once_differentiable` notices that only where the incoming gradient requires one. That of `y.sum()` is a
+    constant: the second derivative then lacks the part of this function, in silence.
+    """
+
+    @functools.wraps(backward)
+    def run(*args: Any) -> Any:
+        if torch.is_grad_enabled():  # only with create_graph
+            raise NotImplementedError("this layer's `forward` has no second derivatives. Call its `step` in a loop.")
+        return backward(*args)
+
+    return run
+
+
 def _kernels(x: Tensor) -> ModuleType | None:
     """The kernels for the device of x, if there are any."""
     return _triton_kernels(x.device) if x.is_cuda else None
@@ -112,7 +128,7 @@ class _LinearRecurrence(torch.autograd.Function):
         return h
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, h, initial = ctx.saved_tensors
         d, grad_initial = _adjoint(a, grad)
@@ -147,7 +163,7 @@ class _GatedRecurrence(torch.autograd.Function):
         return h
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
         gate, candidate, h, initial, keep, *gates = ctx.saved_tensors
         decay, previous = 1 - gate, previous_states(h, initial, keep)
