@@ -89,7 +89,7 @@ class EpisodeStore:
         self.observation_mean = np.array(manifest["observation_mean"], np.float64)
         self.observation_std = np.array(manifest["observation_std"], np.float64)
         self.file: np.memmap = np.load(path / TABLE, mmap_mode="c")
-        self._opened = (path / TABLE).open("rb")  # stays readable when the dataset is replaced or removed
+        self._inode = (path / TABLE).stat().st_ino
         self.offsets: np.ndarray = np.load(path / "offsets.npy")
         self.first_rows = self.offsets[:-1]
         self.terminated: np.ndarray = np.load(path / "terminated.npy")
@@ -137,8 +137,12 @@ class EpisodeStore:
         return np.repeat(self.first_rows - self.offsets[:-1], self.episode_lengths) + np.arange(self.steps)
 
     def map_file(self) -> np.memmap:
-        """A new map of `file`."""
-        return np.memmap(self._opened, self.file.dtype, "c", self.file.offset, self.file.shape)
+        """A new map of `file`; InputError if the dataset has been replaced or removed since it was opened."""
+        path = self.path / TABLE
+        if not path.exists() or path.stat().st_ino != self._inode:
+            raise InputError(f"{self.path} has been replaced or removed. Open the dataset again.")
+        mapped: np.memmap = np.load(path, mmap_mode="c")
+        return mapped
 
     @property
     def observations(self) -> np.ndarray:

@@ -197,6 +197,8 @@ class _Table:
         rows = np.lexsort((times, codes))
         times, bounds = times[rows], np.append(np.diff(codes[rows]) != 0, True)
         unordered = (times < 0) | (~bounds & (np.diff(times, append=-1) == 0))
+        if not self.keys["episode"]:  # a clock that starts again belongs to another episode
+            unordered |= rows != np.arange(len(rows))
         if unordered.any():
             raise InputError(
                 f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row "

@@ -73,7 +73,9 @@ def checked_episodes(
         where = f"{name}: episode {index}"
         try:
             episode = _as_rows(item, layouts, where)
-        except (AttributeError, TypeError) as error:
+        except InputError:
+            raise
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"{where} is no Episode or dictionary of arrays ({one_line(error)}).") from error
         arrays = [getattr(episode, key) for key in ARRAYS]
         shapes, steps = [array.shape for array in arrays], arrays[2].size

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import pickle
+from copy import deepcopy
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -51,6 +53,12 @@ def test_store_reads_back_as_its_episodes(store: EpisodeStore, episodes: list[Ep
         assert written(tmp_path / str(number), content).fingerprint != store.fingerprint
 
 
+def test_store_can_be_pickled_and_copied(store: EpisodeStore, episodes: list[Episode]) -> None:
+    for again in (pickle.loads(pickle.dumps(store)), deepcopy(store)):
+        assert_equal(again, episodes)
+        np.testing.assert_array_equal(again.map_file(), store.table)
+
+
 def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: list[Episode]) -> None:
     observations = np.concatenate([e.observations[:-1] for e in episodes])
     np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
@@ -74,6 +82,8 @@ def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: li
         ({"rewards": np.array([None] * 7)}, "rewards"),
         ({"observations": {"a": 1}}, "observations"),
         ({"observations": np.zeros((8, 4), complex)}, "complex"),
+        ({"observations": [[0.0, 1.0], [0.0]]}, "Episode"),
+        ({"terminated": []}, "Episode"),
     ],
 )
 def test_invalid_episode_raises_naming_its_index(

@@ -201,6 +201,13 @@ def test_invalid_log_names_column_and_row(
     assert not list((folders / "data").glob("local/*"))
 
 
+def test_clock_that_starts_again_is_refused_without_a_column_of_episodes() -> None:
+    log = short_log(t=[0.003, 0.103, 0.007, 0.107, 0.207])
+    assert len(imported(log, time="t")) == 2
+    with pytest.raises(InputError, match=r"t does not order the rows .*row 2.*identifies episodes"):
+        imported(log, "local/one", time="t", episode=None)
+
+
 @pytest.mark.parametrize("content", [b"", b"run,obs_0,u,v,r\n1,2,-,4,5\n", b"\x7fELF\0\0", None])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_unreadable_file_is_named(content: bytes | None, suffix: str, tmp_path: Path) -> None:
