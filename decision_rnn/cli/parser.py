@@ -113,14 +113,17 @@ class CommandParser(argparse.ArgumentParser):
         end = "" if message.endswith("?") else "."
         raise InputError(f"{message}{end} `{self.prog} --help` lists the arguments.")
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, with a suggestion for an unknown argument."""
-        values, unknown = self.parse_known_args(args, namespace)
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but an unknown argument is this parser's error, before that of a missing one."""
+        options = [] if self._subparsers else [word.partition("=")[0] for word in args if re.match(r"--\w", word)]
+        unknown = [name for name in options if name not in self._option_string_actions]
+        if not unknown:
+            values, unknown = super().parse_known_args(args, namespace)
         if unknown:
             known = [name.strip("-") for name in self._option_string_actions]
             known += config.option_names({}) if self.takes_run else []
             self.error(f"unknown argument {unknown[0]!r:.100}. {suggest(unknown[0].strip('-'), known)}".strip(" ."))
-        return values
+        return values, unknown
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of a command line, with the plugins that it names imported.

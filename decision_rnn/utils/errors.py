@@ -30,11 +30,15 @@ def writing(path: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing(subject: object, extra: str) -> Iterator[None]:
-    """InputError, naming the extra that brings it, for a package that `subject` needs and that is not installed."""
+    """InputError, naming the extra that brings it, for a package that `subject` needs and that is not installed, or
+    cannot be imported."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'") from None
+    except ImportError as error:  # of a package that does not fit another one, or lacks a library
+        fault = f"importing what {subject} needs fails ({one_line(error)})"
+        raise InputError(f"{fault}. Try pip install --upgrade.") from error
 
 
 @contextlib.contextmanager

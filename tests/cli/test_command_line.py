@@ -107,6 +107,8 @@ def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tm
         ("evaluate pretrained/hopper-medium --processes 0", ["processes"]),
         ("data", ["ACTION"]),
         ("data export hopper-medium", ["--format", "--output"]),
+        ("data export a --formt d4rl", ["--formt", "Did you mean format", "data export --help"]),
+        ("data import q.csv --nmae local/x", ["--nmae", "Did you mean name", "data import --help"]),
         ("data --plugins nosuch list", ["nosuch"]),
     ],
 )

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -141,6 +142,24 @@ def test_description_with_another_key_or_type_is_named(
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=rf"config\.json.*{name}"):
         load_agent(path.parent)
+
+
+def test_error_of_a_plugin_or_of_memory_blames_no_file(
+    registries: None, store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which advises to delete it."""
+    register_backbone(TiedConfig)(Tied)
+    make(store, 1, run=run, backbone="tied")
+
+    def fail(self: Tied, config: TiedConfig) -> None:
+        raise TypeError("a fault of the plugin")
+
+    with monkeypatch.context() as patch, pytest.raises(TypeError, match="a fault of the plugin"):
+        patch.setattr(Tied, "__init__", fail)
+        load_agent(run)
+    with pytest.raises(MemoryError):
+        monkeypatch.setattr("safetensors.torch.load", Mock(side_effect=MemoryError))
+        load_agent(run)
 
 
 def test_weights_of_another_shape_name_the_file(store: EpisodeStore, run: Path) -> None:

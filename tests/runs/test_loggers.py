@@ -123,6 +123,15 @@ def test_broken_tensorboard_warns_and_the_run_trains(
     assert "training.loggers tensorboard" in capsys.readouterr().err
 
 
+def test_broken_logger_of_an_entry_point_is_left_out(
+    declared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "lines_logger", raising=False)
+    (declared / "site" / "lines_logger.py").write_text("raise TypeError('descriptors')")
+    assert train(["lines"]).metrics["step"].tolist() == STEPS
+    assert "training.loggers lines" in capsys.readouterr().err
+
+
 def test_no_loggers_write_metrics_only(inside: Path) -> None:
     run = train([])
     assert run.metrics["step"].tolist() == STEPS

@@ -222,6 +222,7 @@ def test_invalid_arguments_are_named(options: dict[str, Any], name: str, run: Ru
         options["init_from"] = run
     with pytest.raises(InputError, match=name):
         train(options.pop("data"), **options)
+    assert not (inside / "runs").exists()
 
 
 def test_checkpoints_by_time_change_nothing_else(run: Run, inside: Path) -> None:

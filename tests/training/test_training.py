@@ -21,6 +21,7 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import checkpoints_of, last_checkpoint
+from decision_rnn.training.loop import TrainingLoop
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run import Run
 from decision_rnn.training.train import train
@@ -120,6 +121,20 @@ def test_checkpoint_between_lines_resumes_to_the_same_losses(tmp_path: Path) -> 
     train(config, output=run, resume=True)
     assert weights(run) == before
     assert Run(run).metrics["loss"].tolist() == whole["loss"].tolist()
+
+
+def test_losses_before_a_checkpoint_are_restored_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, run, devices = configure("--training.checkpoint_every", "3"), tmp_path / "run", set[str]()
+    train(config, output=run)
+    shutil.rmtree(run / "checkpoints" / "10")
+
+    def restore_elsewhere(trainer: Trainer, state: object) -> None:
+        trainer.device = torch.device("meta")
+
+    monkeypatch.setattr(Trainer, "load_state_dict", restore_elsewhere)
+    monkeypatch.setattr(TrainingLoop, "run", lambda loop, _: devices.add(loop.means["loss"][0].device.type))
+    train(config, output=run, resume=True)
+    assert devices == {"meta"}
 
 
 def test_random_states_of_other_gpus_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,8 @@ def test_error_in_writing_names_the_file_and_its_cause(error: OSError, kind: typ
         raise error
 
 
-def test_only_a_missing_package_is_to_be_installed() -> None:
+def test_missing_package_is_to_be_installed_and_a_broken_one_upgraded() -> None:
     with pytest.raises(InputError, match=r"a video.*no_such_package.*\[video\]"), importing("a video", "video"):
         import no_such_package  # noqa: F401
+    with pytest.raises(InputError, match=r"a video.*libav\.so.*--upgrade"), importing("a video", "video"):
+        raise ImportError("libav.so: cannot open shared object file")

@@ -49,7 +49,8 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         samples: Whether `sample` is defined.
-        guides: Whether `guided` is defined.
+        guides: Whether `guided` is defined. A subclass of an objective that guides and overrides `action` overrides
+            `guided` as well, or sets it to False.
     """
 
     samples: bool = False
