@@ -46,7 +46,7 @@ def run(command: Namespace) -> None:
     else:
         check_target(config, target, command.agents[0])
     seed = config.evaluation.seed if seed is None else seed
-    acting = describe_acting(config.evaluation)
+    acting = describe_acting(config.evaluation, config.condition)
     print(f"{config.backbone.name} of {spec.name} in {environment_id}, {acting}", flush=True)
     options = target, command.episodes or 1, seed
     ends = watch(trained, *options) if command.video is None else iter(film(trained, command.video, *options))

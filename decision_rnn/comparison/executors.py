@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import subprocess
 import threading
@@ -74,8 +75,14 @@ class Task:
         return self.fault() if process.returncode else None
 
     def fault(self) -> str:
-        """The error of a run that has failed: the last line of its log."""
-        return (self.folder / LOG).read_text(errors="replace").splitlines()[-1].removeprefix("decision-rnn: ")
+        """The error of a run that has failed: of its last start, the last line of the log that reports one, or that is
+        not empty."""
+        log = (self.folder / LOG).read_text(errors="replace")
+        lines = re.split(r"^\$ decision-rnn ", log, flags=re.MULTILINE)[-1].splitlines()
+        for pattern in ("decision-rnn: ", r"\w[\w.]*(Error|Exception)\b", r".*\S"):
+            if found := [line for line in lines if re.match(pattern, line)]:
+                return found[-1].removeprefix("decision-rnn: ")
+        return f"it ended without an error in its {LOG}"
 
 
 class LocalExecutor:

@@ -85,11 +85,13 @@ def return_tracking(record: Record, dataset: ComparedDataset) -> str:
     targets = sorted(each.target_return for each in dataset.targets if each.target_return not in (None, AUTO))
 
     def draw(axes: Axes) -> None:
-        for label, runs in record.runs(dataset.data.name).items():
+        for number, (label, runs) in enumerate(record.runs(dataset.data.name).items()):
             medians = [{result.target_return: np.median(result.returns) for result in run.targets} for run in runs]
             if medians[0].keys() >= {*targets}:
                 y = np.array([[by_target[each] for each in targets] for by_target in medians])
-                (line,) = axes.plot(targets, y.mean(axis=0), "o-", markersize=4, label=record.names[label])
+                (line,) = axes.plot(
+                    targets, y.mean(axis=0), f"{'osD^vPX*'[number % 8]}-", markersize=4, label=record.names[label]
+                )
                 axes.fill_between(targets, y.min(axis=0), y.max(axis=0), color=line.get_color(), alpha=0.12)
         axes.axline((targets[0], targets[0]), slope=1, color="0.4", linestyle="--", linewidth=1, zorder=1)
         axes.set(title="Return tracking", xlabel="target return", ylabel="achieved return (median)")

@@ -106,8 +106,8 @@ def write_package(
 
 
 def write_card(folder: Path, trained: TrainedAgent, results: Sequence[Result], name: str) -> str:
-    """The model card of an agent, with its result of the most episodes, a score on held-out episodes and the files that
-    are in the folder."""
+    """The model card of an agent, with its result of the most episodes and its last score on held-out episodes, of
+    results from the newest to the oldest, and the files that are in the folder."""
     loader = jinja2.PackageLoader("decision_rnn.deploy")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"target": format_target, "counted": counted}
@@ -122,6 +122,6 @@ def write_card(folder: Path, trained: TrainedAgent, results: Sequence[Result], n
         trained=trained,
         result=result,
         held_out=next((each.held_out for each in results if each.held_out), None),
-        acting=result and describe_acting(result.protocol),
+        acting=result and describe_acting(result.protocol, result.config.condition),
         target=None if target is None else '"auto"' if target == AUTO else f"{target:g}",
     )

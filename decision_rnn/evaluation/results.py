@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainSerializer
 from scipy import stats
 
+from decision_rnn.agent.conditions.base import ConditionConfig
 from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, from_dict, to_dict
 from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.spec import DatasetSpec
@@ -204,7 +205,7 @@ class Result(Measurements):
         spread, environment_id = protocol.episodes > 1, protocol.environment_id or data.environment_id
         played = f"{counted(protocol.episodes, 'episode')} {'of BC' if targets[0].name == 'BC' else 'per target'}"
         subject = f"{self.config.backbone.name} on {data.name}, step {self.step}"
-        title = f"{subject}, {played}, {describe_acting(protocol)}, {environment_id}"
+        title = f"{subject}, {played}, {describe_acting(protocol, self.config.condition)}, {environment_id}"
 
         def cell(mean: float, sd: float, text: Callable[[float], str]) -> str:
             return f"{text(mean)} ± {text(sd)}" if spread else text(mean)
@@ -231,10 +232,15 @@ class Result(Measurements):
     __repr__ = __str__  # as a notebook shows it
 
 
-def describe_acting(settings: EvaluationConfig | Protocol) -> str:
-    """Whether an agent carries its state or re-runs a window of steps, and whether it samples its actions."""
-    state = f"window of {settings.window}" if settings.inference == "window" else "carried state"
-    return f"{state}, sampled actions" if settings.actions == "sampled" else state
+def describe_acting(settings: EvaluationConfig | Protocol, condition: ConditionConfig | None = None) -> str:
+    """Whether an agent carries its state or re-runs a window of steps, whether it samples its actions, and the acting
+    options of its condition that are not the defaults."""
+    words = [f"window of {settings.window}" if settings.inference == "window" else "carried state"]
+    words += ["sampled actions"] * (settings.actions == "sampled")
+    for name in condition.acting if condition else ():
+        if (value := getattr(condition, name)) != getattr(type(condition), name):
+            words.append(f"{name} {value}".removesuffix(".0"))
+    return ", ".join(words)
 
 
 def format_return(value: float, data: DatasetSpec) -> str:
@@ -274,12 +280,13 @@ def stored_result(
 
 
 def results_of(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> Iterator[Result]:
-    """The results of a checkpoint in a run's folder; unreadable files are skipped with a line on stderr.
+    """The results of a checkpoint in a run's folder, newest first; unreadable files are skipped with a line on stderr.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
     configuration in which the option has its default.
     """
-    for path in sorted((run / "results").glob(f"step-{step}-*.json")):
+    paths = sorted((run / "results").glob(f"step-{step}-*.json"))
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
         try:
             result = read_result(path)
         except InputError as error:

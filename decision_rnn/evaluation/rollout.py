@@ -69,7 +69,7 @@ def rollout(
     the other targets.
 
     Args:
-        actor: The agent; it is pickled where there is more than one process.
+        actor: The agent; processes are forked, so that it need not be picklable.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         limits: The largest number of steps of an episode, and the number of steps of the longest episode in the data,
             as for `step_limit`.

@@ -30,7 +30,7 @@ from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError, reading, writing
 from decision_rnn.utils.files import new_directory, remove_directory
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import read_json, read_record
+from decision_rnn.utils.parsing import convert, read_json, read_record
 from decision_rnn.utils.plugins import import_plugins, plugin_hashes
 
 KEPT = 2
@@ -65,12 +65,18 @@ class TrainedAgent:
 
     def with_condition(self, options: Mapping[str, Any]) -> "TrainedAgent":
         """The agent, on the CPU, with other options of its condition, those that only change how it acts:
-        `ConditionConfig.acting`. InputError for others and for invalid values."""
-        condition, weights = self.config.condition, self.agent.state_dict()
-        if fixed := options.keys() - set(condition.acting):
+        `ConditionConfig.acting`; itself if there are none. InputError for others and for invalid values."""
+        condition, options = self.config.condition, convert(options, dict[str, Any], "condition")
+        if not options:
+            return self
+        if others := options.keys() - set(condition.acting):
+            fault = "fixed by training" if min(others) in asdict(condition) else "unknown"
             names = ", ".join(condition.acting) or "none"
-            raise InputError(f"condition.{min(fixed)} is fixed by training; of {condition.name} can be set: {names}.")
+            raise InputError(f"condition.{min(others)} is {fault}; of {condition.name} can be set: {names}.")
+        if options.get("guidance", 1) != 1 and not condition.dropout:
+            raise InputError("condition.guidance must be 1: the agent was trained without condition.dropout")
         config = from_dict(to_dict(self.config) | {"condition": asdict(condition) | dict(options)})
+        weights = {name: value.cpu() for name, value in self.agent.state_dict().items()}
         agent = _build_agent(config, self.provenance, weights)
         agent.load_state_dict(weights)
         return replace(self, agent=agent.eval(), config=config)

@@ -65,11 +65,9 @@ def train(
             runs again; other files in that folder stay.
         init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
-            first acts as it did before; references, target returns and the limit of the return-to-go are of the
-            new data.
-        environment_id: For episodes in memory: the Gymnasium id of their environment, if there is one. If the agent is
-            evaluated, an environment that is neither Gymnasium's nor this package's is reset before training and takes
-            one random action.
+            first acts as it did before; references, target returns and the limit of the return-to-go are of the new
+            data.
+        environment_id: For episodes in memory: the Gymnasium id of their environment, if there is one.
         plugins: Modules to import first, which register backbones, objectives, conditions, metrics, sources or
             environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:

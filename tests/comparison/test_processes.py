@@ -154,6 +154,21 @@ def test_run_that_raises_fails_with_its_exception(mine: Path, tmp_path: Path, mo
     assert "Traceback" in (task.folder / LOG).read_text()
 
 
+def test_error_of_a_run_is_found_in_its_log(tmp_path: Path) -> None:
+    task = Task(tmp_path, tmp_path / "config.yaml", (), "cpu")
+    for lines, fault in (
+        (["decision-rnn: no dataset", "terminate called"], "no dataset"),
+        (
+            ["decision-rnn: of an earlier start", "$ decision-rnn train", "a.FaultError: oh", "  dear", ""],
+            "a.FaultError: oh",
+        ),
+        (["Killed", " "], "Killed"),
+        (["", ""], "train"),
+    ):
+        (tmp_path / LOG).write_text("\n".join(["$ decision-rnn train", *lines]))
+        assert task.fault() == fault
+
+
 def test_ray_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"ray.*decision-rnn\[ray\]"):

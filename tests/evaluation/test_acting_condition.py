@@ -58,7 +58,7 @@ def test_time_quantile_of_an_evaluation_is_the_limit(timed: TrainedAgent) -> Non
 @torch.no_grad()
 def test_guidance_of_an_evaluation_is_that_of_the_agent(timed: TrainedAgent) -> None:
     """Only of an agent that was trained without its condition, too."""
-    with pytest.raises(InputError, match=r"condition\.dropout"):
+    with pytest.raises(InputError, match=r"trained without condition\.dropout"):
         timed.with_condition({"guidance": 3})
     config = replace(timed.config, condition=replace(timed.config.condition, dropout=0.1))
     spec = agent_spec(torch.zeros(3), torch.ones(3), Box(-2.0, 2.0, (1,)), return_scale=1000.0)
@@ -80,6 +80,7 @@ def test_results_with_other_conditions_are_stored_apart(
     for options in ([], ["--condition.time_quantile", "0.2"]):
         done = inline_cli("evaluate", "run", *SHORT, *options)
         assert done.returncode == 0, done.stderr
+        assert (", time_quantile 0.2, " in done.stdout) == bool(options)
     results = [read_result(path) for path in (folder / "results").iterdir()]
     assert {result.config.condition.time_quantile for result in results} == {0.01, 0.2}
     settings = replace(timed.config.evaluation, episodes=1, max_episode_steps=5)
@@ -99,6 +100,15 @@ def test_only_what_acts_may_be_set(
     for key in ("rtg_quantile", "time_quantile"):
         with pytest.raises(InputError, match=rf"condition\.{key}"):
             decision_rnn.evaluate(pendulum(), condition={key: 0.1})
+    trained = pendulum()
+    assert trained.with_condition({}) is trained
+    for options, words in (
+        ({"dropout": 0.1}, "fixed by"),
+        ({"time_quantile": 0.1}, "unknown"),
+        ("guidance", "condition: "),
+    ):
+        with pytest.raises(InputError, match=words):
+            decision_rnn.evaluate(trained, condition=options)
     assert not (folder / "results").exists()
 
 

@@ -1,6 +1,7 @@
 """Packaged agents: their contents, model card and commands."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -79,14 +80,19 @@ def test_package_has_the_held_out_score_of_its_step(run: Path, tmp_path: Path) -
         variance=(1.0,),
         errors={"agent": ((0.25,), (0.75,))},
     )
-    write_result(run, replace(result, targets=(), held_out=held_out))
+    earlier = replace(held_out, fingerprint="e" * 64, errors={"agent": ((0.5,), (0.75,))})
+    for written_at, each in ((2, held_out), (1, earlier)):
+        os.utime(write_result(run, replace(result, targets=(), held_out=each)), (written_at, written_at))
     folder, left_out = package(run, tmp_path / "packaged")
-    (packaged,) = (folder / "results").iterdir()
+    packaged = [*(folder / "results").iterdir()]
     card = (folder / "README.md").read_text()
-    assert read_result(packaged).held_out == replace(held_out, dataset="held-out")
-    assert "0.500" in card
+    scores = [read_result(path).held_out for path in packaged]
+    assert len(scores) == 2
+    assert replace(held_out, dataset="held-out") in scores
+    assert "0.500" in card  # of the newer one
+    assert "0.375" not in card
     assert "Not evaluated" not in card
-    assert str(tmp_path) not in card + packaged.read_text()
+    assert str(tmp_path) not in card + packaged[0].read_text() + packaged[1].read_text()
     assert not left_out[0].startswith("scores")
 
 
