@@ -156,6 +156,8 @@ def test_run_is_not_overwritten_or_resumed_with_other_options(tmp_path: Path) ->
         train(configure(), output=tmp_path / "run")
     with pytest.raises(InputError, match=r"training\.learning_rate 0\.001, not 0\.1"):
         train(configure("--training.learning_rate", "0.1"), output=tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match=r"with training\.steps \d+, not 4\. "):  # not the warm-up that follows from it
+        train(configure("--training.steps", "4"), output=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
     # Evaluation options may change.
     train(configure("--evaluation.episodes", "3"), output=tmp_path / "run", resume=True)
