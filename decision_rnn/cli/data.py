@@ -104,7 +104,8 @@ def _print_info(command: Namespace) -> None:
         if (store.observation_dim, store.action_dim) != (held_out.observation_dim, held_out.action_dim):
             raise InputError(f"--validation {command.validation} has other observations or actions. Name another.")
         shifts = list(warn_of_shift(store, held_out))
-        print("\n".join(f"  {command.validation}: {shift}" for shift in shifts or ["inside the range of these data"]))
+        shifts = shifts or ["nothing far outside the range of these data"]
+        print("\n".join(f"  {command.validation}: {shift}" for shift in shifts))
     if command.plot:
         plot_dataset(dataset, command.plot)
         print(f"\ndrawn in {command.plot}")

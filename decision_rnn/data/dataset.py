@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import minari
 import numpy as np
 from gymnasium.spaces import Box
 
@@ -156,8 +157,13 @@ def as_dataset(
     episodes are the same dataset. Those of a dataset or a store keep its source and spaces.
 
     Raises:
-        InputError: If `environment_id` or `path` does not apply, or the data are a log.
+        InputError: If `environment_id` or `path` does not apply, or the data are a log or an object of Minari.
     """
+    if isinstance(data, minari.MinariDataset):
+        raise InputError(
+            f"a MinariDataset is given by its name, 'minari/{data.spec.dataset_id}'; a part of it by its episodes, "
+            "list(part.iterate_episodes()), and an environment_id."
+        )
     stated = isinstance(data, str | Dataset | EpisodeStore)
     if (stated and environment_id is not None) or (path is not None and not isinstance(data, str)):
         raise InputError(

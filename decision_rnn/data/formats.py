@@ -80,7 +80,7 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = F
     blocks = _blocks(arrays, "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names))
     layouts = Counter(map(_layout, blocks.values()))
     first = max(blocks.values(), key=lambda block: layouts[_layout(block)], default={})
-    reader = _Reader(label, first, options, whole or "" not in blocks)
+    reader = _Reader(label, first, blocks, options, whole or "" not in blocks)
     if not (reader.keys["observations"] and reader.keys["actions"]):
         raise InputError(
             f"{label} has an unknown layout: {_shapes(arrays)}. Expected observations (T, O) that are not images, "
@@ -91,7 +91,7 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = F
     splits = {key.removeprefix("mask/"): members for key, members in masks.items()}  # of robomimic
     if (members := options.members(label, splits)) is not None:
         blocks, splits = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}, {}
-    actions = [first[key] for key in reader.keys["actions"]]
+    actions = [reader.arrays[key] for key in reader.keys["actions"]]
     numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
     space = Discrete(int(np.max(actions[0])) + 1) if numbered else None
     notes = notes_of(reader.keys, reader.unread, splits)
@@ -129,29 +129,38 @@ class _Reader:
     """Reads episodes from the blocks of a log, in the layout of most of them.
 
     Attributes:
+        arrays: By key, an array of the usual block, or of another if that one lacks it.
         keys: By role, the keys of its arrays in a block.
         shapes: By key, the shape of the rows of observations and actions.
         space: The space of an observation; None for vectors.
         unread: The keys of other arrays with a row for every step, such as images.
     """
 
-    def __init__(self, label: str, block: Arrays, options: LogOptions, whole: bool) -> None:
+    def __init__(
+        self, label: str, usual: Arrays, blocks: Mapping[str, Arrays], options: LogOptions, whole: bool
+    ) -> None:
         self.label, self.options, self.whole = label, options, whole
-        self.keys = keys = options.find(label, list(block))
+        self.arrays = block = dict(usual)
+        for key, array in chain.from_iterable(each.items() for each in blocks.values()):
+            block.setdefault(key, array)
+        self.keys = keys = options.find(label, list(usual), rare=list(block)[len(usual) :])
         observed = sorted(keys["observations"], key=lambda key: key.split("/"))
         keys["observations"] = observed = [key for key in observed if _is_vector(block[key])]
         suffixes = [key.partition("/")[2] for key in observed]
         following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes] for name in NAMES["following"]]
-        keys["following"] = next((each for each in following if each and set(each) <= set(block)), [])
+        keys["following"] = next((each for each in following if each and set(each) <= set(usual)), [])
         self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
         self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
         paths = [tuple((suffix or key).split("/")) for key, suffix in zip(observed, suffixes, strict=True)]
         shapes = {path: self.shapes[key] or (1,) for path, key in zip(paths, observed, strict=True)}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
-        steps = max((np.shape(block[key])[:1] for key in keys["actions"]), default=())
-        used = set(chain.from_iterable(keys.values()))
-        self.unread = [key for key in block if key not in used and steps and np.shape(block[key])[:1] == steps]
+        used, unread = set(chain.from_iterable(keys.values())), dict[str, None]()
+        for each in (usual, *blocks.values()):
+            steps = max((np.shape(each[key])[:1] for key in keys["actions"] if key in each), default=())
+            others = (key for key in each if key not in used and key not in unread)
+            unread |= dict.fromkeys(key for key in others if steps and np.shape(each[key])[:1] == steps)
+        self.unread = list(unread)
 
     def episodes(self, blocks: Mapping[str, Arrays], left_out: list[str]) -> Iterator[Episode]:
         """The episodes of blocks, in order. A block that is whole or has one more observation than actions is one. One
@@ -168,6 +177,8 @@ class _Reader:
 
     def _matrix(self, where: str, block: Arrays, role: str) -> np.ndarray:
         """The arrays of a role side by side, (rows, entries)."""
+        if lacking := [key for key in self.keys[role] if key not in block]:
+            raise InputError(f"{where} has no {', '.join(lacking)}, which others have.")
         arrays = [np.asarray(block[key]) for key in self.keys[role]]
         for key, array in zip(self.keys[role], arrays, strict=True):
             if key in self.shapes and array.shape[1:] != self.shapes[key]:

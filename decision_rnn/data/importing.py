@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import expand_folder, open_log
 from decision_rnn.data.info import warn_of_choices, warn_of_copies
-from decision_rnn.data.logs import Log, LogOptions, listed
+from decision_rnn.data.logs import Log, LogOptions, label_log, listed
 from decision_rnn.data.sources.local import check_new, write_store
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.utils.errors import InputError
@@ -76,7 +76,7 @@ def import_log(
             the steps left out are added to that of the one before; the agent then acts once in so many steps.
         missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
             row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
-            truncated. Unless it is `error`, an episode that cannot be read is left out.
+            truncated. Unless it is `error`, groups or numbered arrays of a file that cannot be read are left out too.
         overwrite: If the dataset exists, replace it once the whole log is read; until then, or if that fails, it stays.
         split: The name of the episodes to read, if the file has splits, such as `valid` in one of robomimic's; by
             default all.
@@ -115,7 +115,9 @@ def import_log(
         for number, each in enumerate(chain([first], opened)):
             if (each.columns, each.spaces[0]) != (first.columns, first.spaces[0]):
                 layout = f"the columns {each.columns} and the observations {each.spaces[0] or 'vectors'}"
-                raise InputError(f"log {number} has {layout}, unlike log 0: import it alone.")
+                raise InputError(
+                    f"log {number} ({label_log(logs[number])}) has {layout}, unlike log 0: import it alone."
+                )
             yield from each.episodes if every == 1 else (_every(episode, every) for episode in each.episodes)
             for kind, subjects in each.notes.items():
                 remarks.setdefault(kind, {}).update(dict.fromkeys(subjects))

@@ -18,6 +18,8 @@ from decision_rnn.utils.messages import counted
 
 SHIFTED = 0.01
 """The share of held-out steps outside the training range that is reported."""
+SHOWN = 5
+"""The most entries outside the training range that have a sentence each."""
 COPIED = 0.98
 """The R2 of repeating the previous action from which a log is too fast: that of a sine of 44 steps a period."""
 MOST_CHOICES = 100
@@ -37,7 +39,7 @@ def format_info(dataset: Dataset) -> str:
     terminated, truncated = store.terminated, store.truncated
     ends = {"terminated": terminated, "truncated": truncated, "both": terminated & truncated}
     ends["partial (neither)"] = ~(terminated | truncated)
-    returns = (f"{s[f'return_{key}']:.4g}" for key in ("mean", "sd", "min", "max"))  # rewards may be in any unit
+    returns = (format(s[f"return_{key}"], _digits(store)) for key in ("mean", "sd", "min", "max"))
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
     columns = store.source.get("columns", {}).items()
     spaces = {kind: store.space(kind) for kind in KINDS if not store.layout(kind).flat}
@@ -72,8 +74,14 @@ def format_info(dataset: Dataset) -> str:
 def format_size(dataset: Dataset) -> str:
     """The numbers of episodes and steps, the range of returns and the folder, in a line."""
     store = dataset.store
-    size, returns = f"{counted(len(store), 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
-    return f"{dataset.name}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}"
+    size = f"{counted(len(store), 'episode')}, {counted(store.steps, 'step')}"
+    low, high = (format(bound, _digits(store)) for bound in (store.episode_returns.min(), store.episode_returns.max()))
+    return f"{dataset.name}: {size}, returns {low} to {high}, in {store.path}"
+
+
+def _digits(store: EpisodeStore) -> str:
+    """The format of returns, whose unit may be any: never with an exponent that loses digits, as 1.055e+04."""
+    return ".1f" if np.abs(store.episode_returns).max() >= 10 else ".4g"
 
 
 def warn_of_observations(store: EpisodeStore) -> Iterator[str]:
@@ -138,8 +146,8 @@ def warn_of_choices(store: EpisodeStore) -> Iterator[str]:
 
 def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
     """Sentences on held-out episodes that are also in the training data in `store`; on entries that are more than two
-    standard deviations outside its range in `SHIFTED` of the held-out steps, the farthest first; and on actions that
-    agents trained on it cannot return."""
+    standard deviations outside its range in `SHIFTED` of the held-out steps, the farthest first, one for the rest; and
+    on actions that agents trained on it cannot return."""
     trained, others = ([hash(s.table[i:j].tobytes()) for i, j in pairwise(s.offsets)] for s in (store, held_out))
     if shared := np.isin(others, trained).sum():
         yield (
@@ -155,13 +163,16 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
         )
         far = distance > 2
         shifted = np.flatnonzero((far.mean(axis=0) >= SHIFTED) & ~store.layout(kind).categorical)
-        for entry in shifted[np.argsort(-distance[:, shifted].max(axis=0), kind="stable")]:
+        shifted = shifted[np.argsort(-distance[:, shifted].max(axis=0), kind="stable")]
+        for entry in shifted[:SHOWN]:
             episodes = np.flatnonzero(np.logical_or.reduceat(far[:, entry], held_out.offsets[:-1])).astype(str)
             yield (
                 f"{_named(store, kind, np.array([entry]))} is far outside the training range, {low[entry]:.4g} "
                 f"to {high[entry]:.4g}, in {far[:, entry].mean():.1%} of the held-out steps, by up to "
                 f"{distance[:, entry].max():,.1f} standard deviations, in the episodes {listed(episodes.tolist())}"
             )
+        if len(shifted) > SHOWN:
+            yield f"{_named(store, kind, shifted[SHOWN:])} is far outside its training range too"
     if isinstance(box := store.action_space, Box):
         outside = ((held_out.actions < box.low.ravel()) | (held_out.actions > box.high.ravel())).any(axis=1).mean()
         if outside >= SHIFTED:

@@ -56,28 +56,33 @@ class LogOptions:
     split: str | None = None
     missing: Missing = "error"
 
-    def find(self, label: str, known: Sequence[str], usual: bool = True) -> dict[str, list[str]]:
+    def find(
+        self, label: str, known: Sequence[str], usual: bool = True, rare: Sequence[str] = ()
+    ) -> dict[str, list[str]]:
         """The columns or arrays of each role among those that are known: the named ones, or if `usual` the first of the
-        usual names. InputError if the log lacks a named one."""
+        usual names. A named one may also be `rare`, an array of a few episodes. InputError if the log lacks it."""
         keys: dict[str, list[str]] = {}
         for role, names in NAMES.items():
             groups = ([key for key in known if re.fullmatch(rf"{re.escape(n)}([/.].*)?", key)] for n in names)
             keys[role] = next(filter(None, groups), []) if usual else []
             if role in self.names:
-                keys[role] = self._named(label, role, known)
+                keys[role] = self._named(label, role, known, rare)
         return keys
 
-    def _named(self, label: str, role: str, known: Sequence[str]) -> list[str]:
-        current = [name for name in known if name.partition("/")[0] not in NAMES["following"]]
+    def _named(self, label: str, role: str, known: Sequence[str], rare: Sequence[str]) -> list[str]:
+        current, others = (
+            [name for name in names if name.partition("/")[0] not in NAMES["following"]] for names in (known, rare)
+        )
         matches = dict[str, None]()
         for pattern in self.names[role]:
             ways = (pattern, f"*/{pattern}", f"{pattern}/*")
             matching = [name for name in current if any(fnmatchcase(name, way) for way in ways)]
             if pattern in current:  # `q[0]` is no pattern, and `actions` does not name `obs/actions`
                 matching = [pattern]
+            matching = matching or [name for name in others if any(fnmatchcase(name, way) for way in ways)]
             if not matching:
-                near = did_you_mean(pattern, known)
-                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {listed(known)}.")
+                near = did_you_mean(pattern, [*known, *rare])
+                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {listed([*known, *rare])}.")
             matches |= dict.fromkeys(matching)
         return list(matches)
 

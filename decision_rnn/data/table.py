@@ -100,7 +100,7 @@ class _Table:
             if lerobot and path is not None:
                 self.frame = self._read_lerobot(path, pyarrow)
             else:
-                self.frame = pandas.DataFrame(log) if path is None else self._read(path)
+                self.frame = pandas.DataFrame(_in_pandas(log)) if path is None else self._read(path)
                 options.members(label, {})
             self.frame.columns = [str(name).strip() for name in self.frame]
         names = list(self.frame.columns)
@@ -136,7 +136,9 @@ class _Table:
             numeric = [name for name, kind in kinds.items() if pyarrow.types.is_primitive(kind)]
             self.unread += [name for name in kinds if name not in {*numeric, *self.unread}]
             frames.append(self.pandas.read_parquet(file, columns=numeric))
-        features = info.get("features", {})
+        if not frames:
+            raise InputError(f"{folder} has no data/*.parquet.")
+        features = info.get("features") or {}
         self.features = {key: _listed_names(each.get("names")) for key, each in features.items()}
         self.unread += [key for key, each in features.items() if each.get("dtype") == "video"]
         frame = self.pandas.concat(frames, ignore_index=True)
@@ -207,12 +209,20 @@ class _Table:
         return rows, bounds
 
     def _times(self, name: str) -> Any:
-        """A column of times, as numbers or dates: text is not in their order."""
+        """A column of times as numbers or dates, also those written as text, which is not in their order."""
         column = self.frame[name]
         if column.dtype.kind in "iufmM":
             return column
         with reading(f"the column {name} of {self.label}", "times", "Write numbers or dates."):
-            return self.pandas.to_datetime(column, format="mixed", utc=True)
+            try:
+                return self.pandas.to_numeric(column)
+            except (TypeError, ValueError):
+                return self.pandas.to_datetime(column, format="mixed", utc=True)
+
+
+def _in_pandas(log: Any) -> Any:
+    """A table of another library, such as pyarrow or polars, as pandas' own; anything else is returned unchanged."""
+    return log.to_pandas() if hasattr(log, "to_pandas") else log
 
 
 def _listed_names(names: Any) -> list[str]:

@@ -47,7 +47,7 @@ def test_info_prints_the_contents_and_plots_the_returns(
         "Hopper-v4: 11 observations, 3 actions",
         f"{store.steps:,}",
         "30 terminated, 0 truncated, 0 both, 0 partial",
-        f"{returns.mean():.4g} ± {returns.std():.4g}, {returns.min():.4g} to {returns.max():.4g}",
+        f"{returns.mean():.1f} ± {returns.std():.1f}, {returns.min():.1f} to {returns.max():.1f}",
         f"{100 * (returns.mean() + 20.272305) / (3234.3 + 20.272305):.1f}, ",
         "not D4RL's hopper-medium-v2",
         store.fingerprint,
@@ -129,7 +129,7 @@ def test_import_writes_a_log_and_names_what_is_wrong_with_it(
         assert main([*words, *options]) == 2
         assert name in capsys.readouterr().err
     assert main([*words, "run", "--missing", "drop_episode"]) == 0
-    assert "local/log: 1 episode, 2 steps, returns 30 to 30" in capsys.readouterr().out
+    assert "local/log: 1 episode, 2 steps, returns 30.0 to 30.0" in capsys.readouterr().out
     assert main(["data", "export", "local/log", "--format", "d4rl", "--output", str(tmp_path / "log.hdf5")]) == 0
     assert main(["data", "import", str(tmp_path / "log.hdf5"), "--name", "local/again"]) == 0
     assert open_dataset("local/again").store.fingerprint == open_dataset("local/log").store.fingerprint

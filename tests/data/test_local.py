@@ -1,4 +1,4 @@
-"""Local datasets and episodes in memory: written, appended to, merged and removed; a killed process loses nothing."""
+"""Local datasets and episodes in memory: written, merged and removed; a killed process loses nothing."""
 
 import itertools
 import os

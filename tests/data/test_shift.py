@@ -84,6 +84,16 @@ def test_constant_that_changes(split: Split) -> None:
     assert "11.1" in sentence
 
 
+def test_five_entries_have_a_sentence_each_and_one_names_the_rest(tmp_path: Path) -> None:
+    random, parts = np.random.default_rng(0), []
+    for name, shift in (("a", 0), ("b", 50)):
+        observations = random.normal(size=(51, 8)) + shift
+        episode = Episode(observations, random.uniform(-1, 1, (50, 1)).round(1), np.zeros(50), False, True)
+        parts.append(EpisodeStore.write(tmp_path / name, [episode], environment_id=None, source={}))
+    sentences = [sentence for sentence in warn_of_shift(*parts) if "observations" in sentence]
+    assert [sentence.partition(" is ")[0].count(",") for sentence in sentences] == [0, 0, 0, 0, 0, 2]
+
+
 def test_actions_beyond_the_box(split: Split) -> None:
     def strengthen(episodes: list[Episode]) -> None:
         for episode in episodes[1:3]:

@@ -226,14 +226,16 @@ def test_import_without_a_package_names_the_extra(monkeypatch: pytest.MonkeyPatc
             imported(log)
 
 
-@pytest.mark.parametrize("kind", ["date", "category"])
+@pytest.mark.parametrize("kind", ["date", "number", "category"])
 def test_frames_of_other_types(kind: str) -> None:
-    """Times as text are in the order of their dates, where 10 is after 9."""
+    """Times as text are in the order of their dates or numbers, where 10 is after 9."""
     steps, ids = np.arange(24), np.repeat(["b", "a"], 12)
     frame = pandas.DataFrame({"run": ids, "t": steps % 12, "x": steps * 0.5, "u": 1.0})
     expected = [frame.x[:12], frame.x[12:]]
     if kind == "date":
         frame["t"] = [f"2026-01-31 12:00:{step % 12}" for step in steps]
+    if kind == "number":
+        frame["t"] = [f"{step % 12 / 2}" for step in steps]
     frame = frame.sample(frac=1, random_state=0).sort_values("run", ascending=False, kind="stable")
     frame["run"] = frame.run.astype("category") if kind == "category" else frame.run
     names = {"observations": "x", "actions": "u", "reward": None, "time": "t"}
