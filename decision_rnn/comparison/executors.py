@@ -80,8 +80,8 @@ class Task:
         log = (self.folder / LOG).read_text(errors="replace")
         lines = re.split(r"^\$ decision-rnn ", log, flags=re.MULTILINE)[-1].splitlines()
         for pattern in ("decision-rnn: ", r"\w[\w.]*(Error|Exception)\b", r".*\S"):
-            if found := [line for line in lines if re.match(pattern, line)]:
-                return found[-1].removeprefix("decision-rnn: ")
+            if errors := [line for line in lines if re.match(pattern, line)]:
+                return errors[-1].removeprefix("decision-rnn: ")
         return f"it ended without an error in its {LOG}"
 
 

@@ -100,7 +100,8 @@ class _Table:
             if lerobot and path is not None:
                 self.frame = self._read_lerobot(path, pyarrow)
             else:
-                self.frame = pandas.DataFrame(_in_pandas(log)) if path is None else self._read(path)
+                table = log.to_pandas() if hasattr(log, "to_pandas") else log  # of pyarrow or polars
+                self.frame = pandas.DataFrame(table) if path is None else self._read(path)
                 options.members(label, {})
             self.frame.columns = [str(name).strip() for name in self.frame]
         names = list(self.frame.columns)
@@ -218,11 +219,6 @@ class _Table:
                 return self.pandas.to_numeric(column)
             except (TypeError, ValueError):
                 return self.pandas.to_datetime(column, format="mixed", utc=True)
-
-
-def _in_pandas(log: Any) -> Any:
-    """A table of another library, such as pyarrow or polars, as pandas' own; anything else is returned unchanged."""
-    return log.to_pandas() if hasattr(log, "to_pandas") else log
 
 
 def _listed_names(names: Any) -> list[str]:

@@ -143,8 +143,8 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     keys = sorted(before | now, key=lambda key: (not key.endswith(".name"), key))
     if differing := [key for key in keys if before.get(key) != now.get(key)]:
         # Of defaults that follow from other keys, the latter say enough.
-        given = [key for key in differing if (saved.get(key), new.get(key)) != (None, None)] or differing
-        stated = "; ".join(f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in given)
+        configured = [key for key in differing if (saved.get(key), new.get(key)) != (None, None)] or differing
+        stated = "; ".join(f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in configured)
         offer = f"Resume it with {typed('--config', run / 'config.yaml')}, start from its weights with --init_from"
         offer += ", or use another --output."
         raise InputError(f"{run} was started with {stated}. {remedy or offer}")
