@@ -39,8 +39,8 @@ class Inline:
 
 
 def small(output: Path, **keys: Any) -> dict[str, Any]:
-    """The keys of a comparison on local/mine: `narrow` of width 16 with one seed, four steps, and no evaluation of
-    checkpoints; other keys take the place of these."""
+    """The keys of a comparison on local/mine: `narrow` of width 16 with one seed, four steps, short episodes, and no
+    evaluation of checkpoints; other keys take the place of these."""
     return {
         "datasets": "local/mine",
         "variants": {"narrow": {}},
@@ -55,6 +55,7 @@ def small(output: Path, **keys: Any) -> dict[str, Any]:
         "training.checkpoint_every": 2,
         "training.context": 4,
         "evaluation.episodes": 1,
+        "evaluation.max_episode_steps": 20,
         **keys,
     }
 

@@ -80,7 +80,8 @@ def test_variant_may_act_in_its_own_way_in_every_evaluation(mine: Path, comparin
             assert (played.inference, played.window, played.actions) == protocol
     by_window = comparison.trials[1]
     last, target = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run)), by_window.targets[0]
-    settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), inference="window", window=3)
+    acting = {"inference": "window", "window": 3, "max_episode_steps": 20}
+    settings = EvaluationConfig(episodes=1, target_returns=(target.target_return,), **acting)
     assert score(last, settings).targets[0].returns == pytest.approx(target.returns)
     assert len({trial.targets[0].returns for trial in comparison.trials}) == 3
     suffixes = {"windowed": " (window of 3)", "drawn": " (carried state, sampled actions)"}

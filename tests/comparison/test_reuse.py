@@ -20,13 +20,12 @@ from decision_rnn.cli.compare import make_command_plan
 from decision_rnn.cli.parser import command_parser
 from decision_rnn.comparison.compare import make_plan
 from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
-from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.sources.local import LocalSource
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.runs.checkpoint import load_agent
-from decision_rnn.runs.folder import last_checkpoint
+from decision_rnn.runs.folder import last_checkpoint, read_config
 from decision_rnn.utils.errors import EnvironmentFailure, InputError
 from decision_rnn.utils.files import locked
 
@@ -57,7 +56,7 @@ def test_results_in_another_environment_are_not_reused(
     monkeypatch.setitem(gymnasium.registry, "Short-v1", replace(pendulum, id="Short-v1", max_episode_steps=7))
     mine = write(0)
     (before,) = comparing().trials
-    assert {target.length_mean for target in before.targets} == {200.0}
+    assert {target.length_mean for target in before.targets} == {20.0}
     shutil.rmtree(mine)
     write(0, environment_id="Short-v1")
     (after,) = comparing().trials
@@ -69,7 +68,7 @@ def test_result_of_another_key_or_damaged_does_not_count(
 ) -> None:
     (finished,) = comparing().trials
     (result,) = (run / "results").iterdir()
-    settings = EvaluationConfig(episodes=1, target_returns=read_result(result).protocol.target_returns)
+    settings = replace(read_config(run).evaluation, target_returns=read_result(result).protocol.target_returns)
     early, last = load_agent(run / "checkpoints" / "2"), load_agent(last_checkpoint(run))
     shutil.rmtree(run / "results")
     for trained, other in (

@@ -56,13 +56,20 @@ class Hidden(VectorWrapper):
     metadata: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
 
 
+@pytest.fixture(scope="module")
+def policy_path(swing_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported policy of the run of `swing_folder`."""
+    path = tmp_path_factory.mktemp("policy") / "policy.onnx"
+    export_onnx(Run(swing_folder / "swing-up").agent, path, 60.0)
+    return path
+
+
 @pytest.fixture(params=["actor", "policy"])
-def make(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Callable[..., ActingLoop[Any]]:
+def make(request: pytest.FixtureRequest, run: Run, policy_path: Path) -> Callable[..., ActingLoop[Any]]:
     """Makes an agent's actor or its exported policy, for an environment."""
     if request.param == "actor":
         return lambda env=None, **options: run.actor(60.0, env=env, **options)
-    export_onnx(run.agent, tmp_path / "policy.onnx", 60.0)
-    return lambda env=None, **options: Policy.load(tmp_path / "policy.onnx", env=env, **options)
+    return lambda env=None, **options: Policy.load(policy_path, env=env, **options)
 
 
 def play(actor: ActingLoop[Any], env: Any, steps: int) -> np.ndarray:
