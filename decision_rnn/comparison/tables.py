@@ -28,11 +28,12 @@ Columns = dict[str, dict[str, str]]
 
 
 class Table(NamedTuple):
-    """A table of one row per variant: heads of all columns but the first, which has the names, and cells."""
+    """A table: heads of all columns but the first, and rows, each with the name of a variant or a dataset first."""
 
     title: str
     head: list[str]
     rows: list[list[str]]
+    row_head: str = "variant"
 
 
 class Section(NamedTuple):
@@ -74,14 +75,16 @@ def sections(record: Record) -> list[Section]:
 def _over_datasets(record: Record) -> Section:
     names, failed, summary = record.names, record.failures(), overall(record)
     main = {dataset.data.name: measures(record, dataset)[0] for dataset in record.datasets}
-    tables = {"over datasets": {}, "score": {name: _cells(measure) for name, measure in main.items()}}
+    scores = _tables(record, {"score": {name: _cells(measure) for name, measure in main.items()}})
+    if len(main) > len(names):  # a page is longer than wide
+        scores = list(map(_transposed, scores))
     if summary is None:
-        return Section(ALL, "Fewer than two datasets have scores of every variant.", _tables(record, tables), [])
+        return Section(ALL, "Fewer than two datasets have scores of every variant.", scores, [])
     means, total = {}, len(record.seeds) * len(record.datasets)
     for label, mean in summary.aggregates.items():
         means[label] = _interval(mean, ".1f") + (f", {failed[label]} of {total} failed" if failed[label] else "")
     reference, differences = record.variants[0].name, summary.differences
-    tables["over datasets"] = {
+    columns = {
         "interquartile mean": means,
         f"mean difference from {reference}": _verdicts(record, differences, "+.1f") if tested(differences) else {},
         f"probability of improvement on {reference}": _verdicts(record, summary.improvements, ".2f", 0.5),
@@ -92,7 +95,8 @@ def _over_datasets(record: Record) -> Section:
     left_out += [names[label] for label in names if label not in means]
     notes = [f"Left out for lack of results: {listed(left_out)}."] if left_out else []
     compared = _describe_differences(record, differences, " in mean score")
-    return Section(ALL, f"{finding}: {means[best]}. {compared}", _tables(record, tables), notes)
+    tables = [*_tables(record, {"over datasets": columns}), *scores]
+    return Section(ALL, f"{finding}: {means[best]}. {compared}", tables, notes)
 
 
 def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
@@ -184,6 +188,12 @@ def _tables(record: Record, tables: Mapping[str, Columns]) -> list[Table]:
         if rows:
             filled.append(Table(title, [*columns], rows))
     return filled
+
+
+def _transposed(table: Table) -> Table:
+    names, *columns = zip(*table.rows, strict=True)
+    rows = [[head, *cells] for head, cells in zip(table.head, columns, strict=True)]
+    return Table(table.title, list(names), rows, "dataset")
 
 
 def _notes(record: Record, dataset: ComparedDataset) -> list[str]:

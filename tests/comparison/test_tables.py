@@ -277,6 +277,16 @@ def test_improvements_are_tested_with_holms_adjustment() -> None:
     assert "significantly lower: BC" in section_of(comparison).finding.replace("b and BC", "BC")
 
 
+def test_the_larger_number_of_datasets_and_variants_are_rows() -> None:
+    scores = np.array([[10.0], [20.0], [30.0]])
+    many = of_scores({"mingru": scores, "lru": scores + 5}, DATASETS)
+    assert column(many, "LRU") == {"local/x": "15.0", "local/y": "25.0", "local/z": "35.0"}
+    assert table_of(many).row_head == "dataset"
+    few = of_scores({"mingru": scores[:2], "lru": scores[:2] + 5}, DATASETS[:2])
+    assert column(few, "local/y") == {"minGRU": "20.0", "LRU": "25.0"}
+    assert table_of(few).row_head == "variant"
+
+
 def test_failed_run_takes_the_variants_aggregate_interval() -> None:
     scores = {label: np.arange(30.0).reshape(3, 10) for label in "abc"}
     made = of_scores(scores, DATASETS, failed=[("b", 3)])
