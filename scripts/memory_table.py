@@ -1,4 +1,4 @@
-"""Makes results/memory/tmaze/: success of every backbone by corridor length.
+"""Makes results/memory/tmaze/: accuracy of every backbone by corridor length.
 
     decision-rnn compare --config configs/comparisons/memory-tmaze.yaml --output runs/memory-tmaze
     python scripts/memory_table.py runs/memory-tmaze
@@ -68,7 +68,7 @@ def draw(summary: pd.DataFrame) -> None:
     axis.axvline(trained + 0.5, color="#333333", linewidth=1.5)
     axis.text(trained + 0.47, -0.62, "training lengths", ha="right", fontsize=8.5)
     axis.set_xlabel("corridor length, steps        * has not learnt the training lengths")
-    axis.set_title("T-Maze success rate (%, chance 50), mean and range over seeds", loc="left", fontsize=10.5, pad=18)
+    axis.set_title("T-Maze accuracy (%, chance 50), mean and range over seeds", loc="left", fontsize=10.5, pad=18)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     figure.savefig(PICTURE, dpi=150)
@@ -108,8 +108,8 @@ def main() -> None:
     draw(summary)
     text = [
         "# T-Maze",
-        "![T-Maze success rate by corridor length](memory-tmaze.png)",
-        "Trained on memory/tmaze-30; percentage of episodes that succeed when conditioned on 1 and fail when "
+        "![T-Maze accuracy by corridor length](memory-tmaze.png)",
+        "Trained on memory/tmaze-30. Accuracy: percentage of episodes that succeed when conditioned on 1 and fail when "
         f"conditioned on 0, {EPISODES} episodes each way, mean over seeds and their range; 50 by chance. *: below "
         f"{LEARNT:.0f} at the training lengths, so the row is not about memory.",
         markdown(summary),
