@@ -8,6 +8,7 @@ table to README.md: the mean score at `auto` less that at the best of the fixed 
 
 import argparse
 import math
+from collections import defaultdict
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -19,28 +20,17 @@ from decision_rnn.utils.parsing import AUTO
 PICTURE = "return-tracking.svg"
 
 
-def scores_by_target(comparison: Comparison, dataset: str, variant: str) -> dict[float | None, float]:
-    """The mean score over the seeds at every target return."""
-    runs = comparison.runs(dataset)[variant]
-    targets = [result.target_return for result in runs[0].targets]
-    return {
-        target: float(np.mean([run.targets[index].score_mean for run in runs])) for index, target in enumerate(targets)
-    }
-
-
 def table(comparison: Comparison) -> list[str]:
     """The differences of `auto` from the best fixed target, in Markdown, of all variants that have a target."""
-    names = {}
-    for variant in comparison.variants:
-        first = comparison.runs(comparison.datasets[0].data.name)[variant.label][0]
-        if first.targets[0].target_return is not None:
-            names[variant.label] = variant.name
+    scores: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
+    for row in comparison.table():
+        if row["target_return"] is not None:
+            scores[row["dataset"], row["variant"]][row["target_return"]] = row["score"]
+    names = {label: name for label, name in comparison.names.items() if any(label == variant for _, variant in scores)}
     lines = [f"| `auto` less the best fixed target | {' | '.join(names.values())} |", "| --- " * (len(names) + 1) + "|"]
     for dataset in comparison.datasets:
-        cells = []
-        for label in names:
-            scores = scores_by_target(comparison, dataset.data.name, label)
-            cells.append(f"{scores.pop(AUTO) - max(scores.values()):+.1f}")
+        by_target = [scores[dataset.data.name, label] for label in names]
+        cells = [f"{each.pop(AUTO) - max(each.values()):+.1f}" for each in by_target]
         lines.append(f"| {dataset.data.name} | {' | '.join(cells)} |")
     return lines
 

@@ -76,10 +76,10 @@ def _over_datasets(record: Record) -> Section:
     names, failed, summary = record.names, record.failures(), overall(record)
     main = {dataset.data.name: measures(record, dataset)[0] for dataset in record.datasets}
     scores = _tables(record, {"score": {name: _cells(measure) for name, measure in main.items()}})
-    if len(main) > len(names):  # a page is longer than wide
-        scores = list(map(_transposed, scores))
     if summary is None:
         return Section(ALL, "Fewer than two datasets have scores of every variant.", scores, [])
+    if len(main) > len(names):  # a page is longer than wide
+        scores = list(map(_transposed, scores))
     means, total = {}, len(record.seeds) * len(record.datasets)
     for label, mean in summary.aggregates.items():
         means[label] = _interval(mean, ".1f") + (f", {failed[label]} of {total} failed" if failed[label] else "")
