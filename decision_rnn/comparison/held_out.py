@@ -50,7 +50,7 @@ class HeldOutErrors:
         if not checkpoint.is_dir():
             return None
         try:
-            trained = load_agent(checkpoint)
+            trained = replace(load_agent(checkpoint), config=config)  # which may have it act in another way by now
             score = held_out_score(trained, self.episodes, select_episodes(config, self.store), references=False)
         except InputError as error:  # it has diverged, or is damaged: resuming the run fails and names the file
             warn(f"skipped: {error}")

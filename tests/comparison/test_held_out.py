@@ -165,6 +165,15 @@ def test_other_held_out_episodes_are_measured_without_training_anew(comparing: C
     assert len({before.held_out, after.held_out, others.held_out}) == 3
 
 
+def test_agents_predict_as_the_comparison_has_them_act(comparing: Compare, tmp_path: Path) -> None:
+    """Also in one that goes on with finished runs, which acted in another way while they were trained."""
+    comparing(**WHOLE)
+    executor, windows = Inline(), {**WHOLE, "evaluation.inference": "window", "evaluation.window": 2}
+    (again,), (anew,) = comparing(executor, **windows).trials, comparing(**windows, output=tmp_path / "anew").trials
+    assert executor.started == []
+    assert again.held_out == anew.held_out
+
+
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
