@@ -115,9 +115,10 @@ def remove_run(run: Path) -> None:
 def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
     """The configuration with which a run is resumed: the run's own, with the keys of `config` that may change.
 
-    How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
-    with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
-    A cosine schedule ends at the last step, so that its first steps would have had other learning rates.
+    How the run is evaluated, where and, without early stopping, how often it logs and saves may differ from the
+    configuration it was started with, and its steps may be more if its learning rate stays constant: the result is that
+    of a run started with them. A cosine schedule ends at the last step, so that its first steps would have had other
+    learning rates.
 
     Args:
         config: The new configuration.
@@ -129,8 +130,12 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     """
     started, training = read_config(run), config.training
     saved, new = flatten(to_dict(started)), flatten(to_dict(config))
-    # With early stopping the held-out losses decide on the steps.
-    may_change = MAY_CHANGE - ({"validation"} if started.training.early_stopping_patience else set())
+    # With early stopping the held-out losses decide on the steps, also on those that were taken.
+    patience = training.early_stopping_patience
+    stopping = started.training.early_stopping_patience or patience
+    may_change = MAY_CHANGE - ({"validation", "training.log_every"} if stopping else set())
+    if patience and has_outlasted(read_metrics(run), patience):
+        may_change -= {"training.early_stopping_patience"}
     changes = {key: value for key, value in new.items() if key in may_change or key.startswith("evaluation.")}
     if training.steps > started.training.steps and training.schedule == "constant":
         changes |= {"training.steps": training.steps, "training.warmup_steps": started.training.warmup}
@@ -157,6 +162,17 @@ def lowest_loss(lines: Sequence[Mapping[str, float]]) -> tuple[int | None, int]:
     losses = {int(line["step"]): line["validation_loss"] for line in lines if "validation_loss" in line}
     lowest = min(losses, key=lambda step: (math.isnan(losses[step]), losses[step]), default=None)
     return lowest, 0 if lowest is None else len(losses) - 1 - [*losses].index(lowest)
+
+
+def has_outlasted(lines: Sequence[Mapping[str, float]], patience: int) -> bool:
+    """Whether training went on after the line of metrics at which this patience ends it."""
+    losses, lowest, last = [line["validation_loss"] for line in lines if "validation_loss" in line], math.inf, 0
+    for number, loss in enumerate(losses):
+        if number - last > patience:
+            return True
+        if loss < lowest:
+            lowest, last = loss, number
+    return False
 
 
 def final_step(run: Path, config: RunConfig) -> int:

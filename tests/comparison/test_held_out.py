@@ -90,6 +90,11 @@ def test_runs_that_stop_early_are_compared_at_their_last_step(comparing: Compare
     assert all(later < earlier for earlier, later in itertools.pairwise(losses[:-1]))
     assert losses[-1] >= losses[-2]
     assert f"trained for {trial.step} steps" in str(comparison)
+    with pytest.raises(InputError, match="narrow-seed0 .*log_every 1, not 2"):
+        comparing(**WHOLE, **{**training, "training.log_every": 2}, seeds=2)
+    comparing(**WHOLE, **{**training, "training.early_stopping_patience": 0})
+    with pytest.raises(InputError, match="narrow-seed0 .*early_stopping_patience 0, not 1"):  # as further seeds would
+        comparing(**WHOLE, **training, seeds=2)
 
 
 def test_all_variants_are_scored_on_the_same_episodes(comparing: Compare, tmp_path: Path) -> None:

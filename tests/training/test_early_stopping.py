@@ -85,6 +85,19 @@ def test_stopped_run_goes_on_with_more_patience(losses: None) -> None:
         train(resume=True, output="run", validation="local/log")
 
 
+def test_stopping_that_a_run_has_missed_is_refused(losses: None) -> None:
+    """With patience 1 it would have ended at step 6, and with 3 at 14, before the lower losses of the steps 8 and 16."""
+    steps, training = {2: 12, 4: 24}, OPTIONS["training"]
+    options: dict[str, Any] = {**OPTIONS, "training": {**training, "early_stopping_patience": 0}}
+    train("local/log", **options, output="run", callback=lambda step, *_: step < 4)
+    for patience, step in steps.items():
+        assert train(resume=True, output="run", training={"early_stopping_patience": patience}).agent.step == step
+        with pytest.raises(InputError, match=f"early_stopping_patience {patience}, not {patience - 1}"):
+            train(resume=True, output="run", training={"early_stopping_patience": patience - 1})
+    with pytest.raises(InputError, match=r"training\.log_every 2, not 1"):  # patience counts lines
+        train(resume=True, output="run", training={"log_every": 1})
+
+
 def test_patience_without_held_out_episodes_is_refused() -> None:
     with pytest.raises(InputError, match="early_stopping_patience needs validation"):
         train("local/log", **{**OPTIONS, "validation": None}, output="run")
