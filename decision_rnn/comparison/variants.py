@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field
 
 from decision_rnn.backbones import registered
 from decision_rnn.config import MATCH, EvaluationConfig, RunConfig, complete, from_dict, overlay
+from decision_rnn.training.train import with_architecture
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import read_yaml
 
@@ -58,8 +59,8 @@ def make_variants(
     """Make a variant for each label, with the shared keys of a run and `own` in their place, and for each backbone,
     followed by the controls, with the settings of the first variant; none of them twice. Raises InputError, naming
     `source`, for keys that cannot be used."""
-    keys_of = {label: overlay(shared, keys) for label, keys in own.items()}
-    keys_of |= {name: overlay(shared, {"backbone.name": name}) for name in backbones if name not in own}
+    all_own = dict(own) | {name: {"backbone.name": name} for name in backbones if name not in own}
+    keys_of = {label: with_architecture(overlay(shared, keys)) for label, keys in all_own.items()}
     variants = []
     for label, keys in keys_of.items():
         for key in SHARED.intersection(own.get(label, ())):
@@ -79,6 +80,7 @@ def make_variants(
 def _control_keys(name: str, first: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of the first variant, without condition, with the backbone of the control, or both."""
     keys = complete(first)  # with what is its default because of its condition
+    keys.pop("init_from", None)  # whose weights do not fit
     backbone = name.removeprefix("bc-")
     if backbone in ("mlp", "conv"):
         options = {f"backbone.{field.name}" for field in fields(registered(backbone).config)} | {MATCH}

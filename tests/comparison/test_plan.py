@@ -13,10 +13,10 @@ from guide import example
 from gymnasium.envs.registration import EnvSpec
 from small_comparison import Inline, small
 
-from decision_rnn import Episode, write_store
+from decision_rnn import Episode, train, write_store
 from decision_rnn.agent import GMMConfig
 from decision_rnn.cli.main import main
-from decision_rnn.comparison.compare import list_commands, make_plan
+from decision_rnn.comparison.compare import list_commands, make_plan, run_plan
 from decision_rnn.comparison.results import Comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config import EvaluationConfig
@@ -49,6 +49,21 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
         assert (config[name].backbone.name, config[name].backbone.width) == (name, 24)
         assert replace(config[name], backbone=own.backbone) == own
     assert config["bc-mlp"] == replace(config["mlp"], condition=bc.condition)
+
+
+def test_trained_agents_are_compared_with_new_ones(mine: Path, tmp_path: Path) -> None:
+    """A variant has the architecture of the agent that it starts from; controls, of another one, start anew."""
+    options: dict[str, Any] = {"training": {"context": 4}, "evaluation": {"episodes": 0}, "progress": False}
+    train("local/mine", {"name": "lru", "width": 24, "layers": 1}, steps=1, output=tmp_path / "first", **options)
+    keys = small(tmp_path / "runs", variants={"tuned": {"init_from": str(tmp_path / "first")}, "new": {}})
+    keys = {key: value for key, value in keys.items() if not key.startswith("backbone")}
+    tuned, new, *controls = make_plan({**keys, "controls": CONTROLS}, "test").variants
+    assert (tuned.config.backbone.name, tuned.config.backbone.width, new.config.backbone.name) == ("lru", 24, "mingru")
+    assert [control.config.init_from for control in controls] == [None] * 4
+    comparison = run_plan(make_plan({**keys, "controls": ["bc", "mlp"]}, "test"), "the command", Inline())
+    assert [trial.variant for trial in comparison.trials] == ["tuned", "new", "bc", "mlp"]
+    with pytest.raises(InputError, match=r"backbone\.name is 'mingru', but init_from .*first has lru"):
+        make_plan({**keys, "backbones": "mingru", "init_from": str(tmp_path / "first")}, "test")
 
 
 def test_variant_may_have_a_name_for_tables() -> None:
