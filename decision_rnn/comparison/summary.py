@@ -17,7 +17,7 @@ from decision_rnn.comparison.record import ComparedDataset, HeldOut, Record, Tar
 from decision_rnn.evaluation import statistics
 from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, LEVEL, Estimate, summarise_seeds
-from decision_rnn.utils.parsing import AUTO, format_target
+from decision_rnn.utils.parsing import format_target
 
 NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
@@ -130,8 +130,8 @@ def describe_target(target: Target) -> str:
     if target.target_return is None:
         return "score"
     where = {None: "", True: ", inside the data", False: ", beyond the data"}[target.in_range]
-    if "best" in target.roles:
-        where = ", best in the data" if target.target_return != AUTO else ""
+    if "best" in target.roles and target.in_range:
+        where = ", best in the data"
     return f"target {format_target(target.target_return)}{where}"
 
 

@@ -77,7 +77,7 @@ def _over_datasets(record: Record) -> Section:
     main = {dataset.data.name: measures(record, dataset)[0] for dataset in record.datasets}
     scores = _tables(record, {"score": {name: _cells(measure) for name, measure in main.items()}})
     if summary is None:
-        return Section(ALL, "Fewer than two datasets have scores of every variant.", scores, [])
+        return Section(ALL, "Fewer than two datasets have returns of every variant.", scores, [])
     if len(main) > len(names):  # a page is longer than wide
         scores = list(map(_transposed, scores))
     means, total = {}, len(record.seeds) * len(record.datasets)

@@ -86,7 +86,7 @@ def test_stopped_run_goes_on_with_more_patience(losses: None) -> None:
 
 
 def test_stopping_that_a_run_has_missed_is_refused(losses: None) -> None:
-    """With patience 1 it would have ended at step 6, and with 3 at 14, before the lower losses of the steps 8 and 16."""
+    """With patience 1 it would have ended at step 6, and with 3 at 14, before the lower losses at 8 and 16."""
     steps, training = {2: 12, 4: 24}, OPTIONS["training"]
     options: dict[str, Any] = {**OPTIONS, "training": {**training, "early_stopping_patience": 0}}
     train("local/log", **options, output="run", callback=lambda step, *_: step < 4)
