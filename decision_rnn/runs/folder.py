@@ -196,9 +196,10 @@ class MetricsLog:
         logged = [line for line in read_metrics(run) if line["step"] <= step]
         self.held_out = [line for line in logged if "validation_loss" in line]
         with writing(self.path):
-            self.loggers = Loggers(run, config, step + 1 if self.path.exists() else None)
-            if rank() == 0:
+            purge_step = step + 1 if self.path.exists() else None
+            if rank() == 0:  # before loggers, whose imports take seconds: what is interrupted there is a run, too
                 write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in logged).encode())
+            self.loggers = Loggers(run, config, purge_step)
 
     def elapsed(self) -> float:
         """Seconds of training, including those before a resumption."""

@@ -6,6 +6,8 @@ import time
 from collections.abc import Collection
 from dataclasses import make_dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -184,6 +186,19 @@ def test_overwritten_run_leaves_nothing_of_itself(tmp_path: Path) -> None:
     train(configure(), output=tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "notes").exists()  # the folder held no run
     assert (folder / "thesis").is_dir()  # nor is this a run's
+
+
+@pytest.mark.parametrize("options", [{"overwrite": True}, {"resume": True}])
+def test_run_interrupted_before_its_first_step_is_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """While its loggers are imported."""
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("decision_rnn.runs.folder.Loggers", Mock(side_effect=KeyboardInterrupt))
+        train(configure(), output=tmp_path / "run")
+    train(configure(), output=tmp_path / "run", **options)
+    train(configure(), output=tmp_path / "fresh")
+    assert weights(tmp_path / "run") == weights(tmp_path / "fresh")
 
 
 def test_configuration_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
