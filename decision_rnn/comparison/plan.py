@@ -116,6 +116,8 @@ class Plan:
             runs[run] = variant.label, name, config
         opened = {name: open_dataset(name, first.path, first.partial) for name in self.datasets}
         compared = {name: self._compare_on(dataset) for name, dataset in opened.items()}
+        if self.margin is not None and not any(dataset.targets for dataset, _ in compared.values()):
+            raise InputError("margin is in points of score, which held-out episodes do not have: leave it out")
         trials = []
         for run, (label, name, config) in runs.items():
             dataset, held_out = compared[name]

@@ -183,6 +183,7 @@ def test_agents_predict_as_the_comparison_has_them_act(comparing: Compare, tmp_p
     ("keys", "named"),
     [
         ({"validation": None}, r"local/mine.*--validation"),
+        ({"margin": 5}, "margin"),
         ({"validation": "local/none"}, "local/none"),
         ({"validation": "local/mine"}, "validation local/mine"),
         ({"validation": "local/wide"}, "local/wide.*local/mine"),
