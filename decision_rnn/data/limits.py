@@ -20,7 +20,8 @@ def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarra
     unweighted quantile 1 - 0.3 (1 - q), and the weighted q quantiles of the timesteps to come, since the first steps of
     the few long episodes of a replay buffer count among those of the many short ones.
 
-    Where returns-to-go rise over time, as where rewards are costs, both limits are those of each timestep.
+    Where returns-to-go rise within the weighted episodes, as where rewards are costs, both limits are those of each
+    timestep.
 
     Returns:
         Both limits, float64.
@@ -40,7 +41,7 @@ def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarra
         unweighted[block], *_ = weighted_quantiles(values, np.ones(count), 1 - 0.3 * (1 - quantile))
         start = block.stop
     training = np.maximum(training, unweighted)
-    if acting[-1] > acting[0]:
+    if weights @ to_go[store.offsets[1:] - 1][order] > weights @ returns:
         return acting, training
     return acting.max(keepdims=True), np.maximum(training, np.maximum.accumulate(acting[::-1])[::-1])
 
@@ -50,9 +51,9 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, *levels: float) 
     weights, `np.quantile`. Each is `np.interp` along the row."""
     order = np.argsort(values, axis=1)
     values, weights = np.take_along_axis(values, order, 1).astype(np.float64), weights[order]
-    below = np.cumsum(weights, axis=1) - weights
+    below = np.zeros(values.shape)
+    np.cumsum(weights[:, :-1], axis=1, out=below[:, 1:])
     rows, last = np.arange(len(values)), values.shape[1] - 1
-    rounded = np.flatnonzero((np.diff(below) < 0).any(axis=1))  # by rounding; these rows are left to np.interp
     quantiles = []
     for level in levels:
         position = level * below[:, -1]
@@ -61,6 +62,4 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, *levels: float) 
         distance, rise = below[rows, right] - below[rows, left], values[rows, right] - values[rows, left]
         slope = np.divide(rise, distance, out=np.zeros_like(rise), where=distance > 0)
         quantiles.append(slope * (position - below[rows, left]) + values[rows, left])
-        for row in rounded:
-            quantiles[-1][row] = np.interp(position[row], below[row], values[row])
     return quantiles

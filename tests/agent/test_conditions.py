@@ -170,6 +170,14 @@ def test_limit_is_of_each_timestep_where_rewards_are_costs(tmp_path: Path, sign:
     assert training.tolist() == ([10, 8, 6, 4, 2] if sign > 0 else [-8, -6, -4, -2, -2])
 
 
+def test_limit_of_each_timestep_holds_with_failures_that_last_longer(tmp_path: Path) -> None:
+    """Each step costs 1 and the goal is worth 20: none can return 20 from the start."""
+    successes = [np.append(np.full(length - 1, -1.0), 20.0) for length in (6, 9)]
+    acting, training = return_to_go_limits(write(tmp_path / "store", [*successes, *[np.full(12, -1.0)] * 4]), 1.0)
+    assert acting.tolist() == [15, 16, 17, 18, 19, 20, 18, 19, 20, -3, -2, -1]
+    assert training.tolist() == acting.tolist()
+
+
 def test_training_reaches_the_limit_where_few_episodes_last(tmp_path: Path) -> None:
     """As in a replay buffer: one episode in a hundred lasts, and at the first timesteps most returns are low."""
     acting, training = return_to_go_limits(write(tmp_path / "few", [np.ones(5)] * 198 + [np.ones(50)] * 2), 0.8)
