@@ -147,6 +147,11 @@ class Layout:
         named = [part for part in self.parts if part.path]
         return [part.name if part.size == 1 else f"{part.name}, {i}" for part in named for i in range(part.size)]
 
+    def ordered_as(self, other: "Layout") -> "Layout":
+        """This layout with its parts in the order of another one of the same parts: a Dict's keys may have any."""
+        places = {part.path: place for place, part in enumerate(other.parts)}
+        return Layout(tuple(sorted(self.parts, key=lambda part: places.get(part.path, 0))))
+
     def rows(self, values: Any, kind: str) -> np.ndarray:
         """Values with the rows first in every part, as rows (rows, size).
 

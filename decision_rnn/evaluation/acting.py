@@ -220,7 +220,7 @@ class ActingLoop(ABC, Generic[State]):
             ("action", self.action_layout, self.action_layout.size),
         ):
             space = getattr(env, f"single_{kind}_space", getattr(env, f"{kind}_space", None))
-            other = None if space is None else Layout.of_space(space, f"{kind}s")
+            other = None if space is None else Layout.of_space(space, f"{kind}s").ordered_as(layout)
             vectors = other is not None and layout.flat and other.flat and layout.size <= other.size <= most
             if other != layout and not vectors:
                 raise InputError(

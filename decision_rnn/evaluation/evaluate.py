@@ -12,6 +12,7 @@ import numpy as np
 
 from decision_rnn.agent import ActingState
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.logs import listed
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import check_environment
@@ -271,17 +272,20 @@ def action_cost(actor: ActingLoop[ActingState], observation_dim: int) -> tuple[f
 
 def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
     """The id of the environment that agents trained on these data are evaluated in; InputError, with a remedy, if it
-    cannot be made here, or has observations or actions of other sizes."""
+    cannot be made here, or has observations or actions of other sizes or parts."""
     own = data.environment_id, data.requirements, data.environment_settings
     environment_id = settings.environment_id or str(data.environment_id)
     played_spaces = check_environment(settings.environment_id) if settings.environment_id else check_environment(*own)
     data_spaces = data.observation_space, data.action_space
     for kind, *pair in zip(("observations", "actions"), data_spaces, played_spaces, strict=True):
-        trained, other = (Layout.of_space(space, kind).size for space in pair)
-        if trained != other:
+        trained, other = (Layout.of_space(space, kind) for space in pair)
+        parts = [{part.name: part.size for part in layout.parts} for layout in (trained, other)]
+        named = all("" not in each for each in parts)  # an environment may flatten the parts of the data
+        if trained.size != other.size or (named and parts[0] != parts[1]):
+            sizes = [f"{sum(each.values())}" + f" ({listed([*each])})" * named for each in parts]
             raise InputError(
-                f"the agent was trained on {kind} of size {trained}, and {environment_id} as it is registered here has "
-                f"{other}: choose an evaluation.environment_id with those of the data"
+                f"the agent was trained on {kind} of size {sizes[0]}, and {environment_id} as it is registered here "
+                f"has {sizes[1]}: choose an evaluation.environment_id with those of the data"
             )
     return environment_id
 

@@ -112,7 +112,9 @@ class GroupPolicy:
 
     def __init__(self, actor: ActingLoop[Any], environment: gymnasium.Env, target_returns: Sequence[float]) -> None:
         self.actor, self.environment, self.targets = actor, environment, np.array(target_returns, np.float32)
-        self.observation_layout = Layout.of_space(environment.observation_space, "observations")
+        self.observation_layout = Layout.of_space(environment.observation_space, "observations").ordered_as(
+            actor.observation_layout
+        )
         self.action_layout = Layout.of_space(environment.action_space, "actions")
         self.state, self.first = actor.initial_state(len(self.targets)), np.ones(len(self.targets), bool)
 

@@ -1,8 +1,9 @@
 """`rollout`: episodes played as a batch equal episodes played one by one."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -11,10 +12,14 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
-from decision_rnn import EnvironmentActor
+from decision_rnn import EnvironmentActor, InputError
 from decision_rnn.agent import DecisionAgent, TimeToGoalConfig, agent_spec
+from decision_rnn.config import EvaluationConfig
 from decision_rnn.environments import playing
+from decision_rnn.environments.layouts import Layout
+from decision_rnn.environments.spaces import described_spaces
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act
+from decision_rnn.evaluation.evaluate import evaluation_environment
 from decision_rnn.evaluation.rollout import rollout
 from decision_rnn.evaluation.video import moments
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -24,6 +29,8 @@ Make = Callable[..., TrainedAgent]
 
 class Reflex:
     """A stateless actor of elementwise arithmetic, so that a row's action does not depend on the batch's size."""
+
+    observation_layout = Layout.of_space(gymnasium.spaces.Box(-np.inf, np.inf, (8,)), "observations")
 
     def __init__(self) -> None:
         self.calls: list[tuple[np.ndarray, np.ndarray]] = []
@@ -67,6 +74,47 @@ class Endless(Countdown):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         return np.zeros(8), 1.0, False, False, {}
+
+
+class Signals(Countdown):
+    """Rewards the action; its observation has parts of one size, in an order that is not the alphabet's."""
+
+    box = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    observation_space = gymnasium.spaces.Dict(small=box, large=box)
+    action_space = gymnasium.spaces.Box(-10, 10, (1,))
+    observation: ClassVar = {"small": np.ones(1), "large": np.full(1, 5.0)}
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        super().reset(seed=seed)
+        return self.observation, {}
+
+    def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
+        return self.observation, float(action[0]), False, True, {}
+
+
+class Echo(Reflex):
+    """Acts as the part `small` says, which is the second of its data's."""
+
+    observation_layout = Layout.of_space(gymnasium.spaces.Dict({"large": Signals.box, "small": Signals.box}), "data")
+
+    def choose(self, observation: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return observation[:, 1:]
+
+
+def test_parts_of_a_dict_are_in_the_order_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Signals-v0", EnvSpec("Signals-v0", entry_point=Signals))
+    (episodes,) = rollout(Echo(), "Signals-v0", [0.0], episodes=2, seed=0)
+    assert episodes["return"].tolist() == [1.0, 1.0]
+
+
+def test_a_dict_of_other_keys_is_refused(monkeypatch: pytest.MonkeyPatch, pendulum: Make) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Signals-v0", EnvSpec("Signals-v0", entry_point=Signals))
+    box = Signals.box
+    for keys, refused in ((["large", "small"], False), (["near", "far"], True)):
+        spaces = described_spaces(gymnasium.spaces.Dict(dict.fromkeys(keys, box)), Signals.action_space)
+        data = replace(pendulum().provenance, environment_id="Signals-v0", spaces=spaces)
+        with pytest.raises(InputError, match=r"far.*Signals-v0.*small") if refused else nullcontext():
+            evaluation_environment(EvaluationConfig(), data)
 
 
 @pytest.fixture
