@@ -103,6 +103,7 @@ def _print_info(command: Namespace) -> None:
         store, held_out = dataset.store, open_dataset(command.validation).store
         if (store.observation_dim, store.action_dim) != (held_out.observation_dim, held_out.action_dim):
             raise InputError(f"--validation {command.validation} has other observations or actions. Name another.")
+        held_out.check_names(store.labels("observations"), store.action_names)
         shifts = list(warn_of_shift(store, held_out))
         shifts = shifts or ["nothing far outside the range of these data"]
         print("\n".join(f"  {command.validation}: {shift}" for shift in shifts))

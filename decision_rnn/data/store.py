@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -205,6 +205,16 @@ class EpisodeStore:
             choices = zip(self.action_names, part.start, part.choices, strict=False)  # none without names
             return [f"{name} {choice}" for name, start, count in choices for choice in range(start, start + count)]
         return self.entry_names(kind) or layout.names
+
+    def check_names(self, observations: Sequence[str], actions: Sequence[str]) -> None:
+        """Raise InputError if the entries have other names than these, or another order; unnamed ones have any."""
+        names = {"observations": (self.labels("observations"), observations), "actions": (self.action_names, actions)}
+        for kind, (own, expected) in names.items():
+            if own and expected and own != list(expected):
+                raise InputError(
+                    f"the {kind} of {self.name or self.path} are {', '.join(own):.300}; expected, in this order, "
+                    f"{', '.join(expected):.300}. Import or write it so."
+                )
 
     def select(self, episodes: Any, note: str | None = None) -> "EpisodeStore":
         """Some of the episodes; nothing is written or copied.

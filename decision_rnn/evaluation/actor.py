@@ -96,7 +96,7 @@ class EnvironmentActor(ActingLoop[ActingState]):
         self._window = settings.window if settings.inference == "window" else None
         self.condition_values: Tensor | None = None
         self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
-        self.observation_names = data.observation_names or self.observation_layout.names
+        self.observation_names = trained.observation_names
         self.action_names = data.action_names or self.action_layout.names
         self.observation_moments = agent.encoder.moments(self.observation_layout.size)
         # An agent with an observation mask knows only the minimum size of an observation.

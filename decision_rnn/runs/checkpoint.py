@@ -63,6 +63,11 @@ class TrainedAgent:
         """The number of trainable parameters of the backbone."""
         return count_parameters(self.agent.backbone)
 
+    @property
+    def observation_names(self) -> Sequence[str]:
+        """The names of the entries of an observation; empty if the data have none."""
+        return self.provenance.observation_names or self.agent.observation_layout.names
+
     def with_condition(self, options: Mapping[str, Any]) -> "TrainedAgent":
         """The agent, on the CPU, with other options of its condition, those that only change how it acts:
         `ConditionConfig.acting`; itself if there are none. InputError for others and for invalid values."""

@@ -56,6 +56,8 @@ def prepare_run(
     initial = None if saved or config.init_from is None else load_agent(config.init_from, config.plugins)
     # An agent that is trained further keeps its action box.
     trained = saved or initial
+    if initial is not None:
+        store.check_names(initial.observation_names, initial.provenance.action_names)
     actions = store.action_space if trained is None else trained.agent.action_space
     spec = replace(dataset.spec, spaces=described_spaces(store.observation_space, actions))
     agent, trainer, stream = prepare(config, episodes, spec.return_scale, actions, initial)
@@ -136,6 +138,7 @@ def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
             f"the observations and actions of validation {name} have the sizes {sizes}, expected {expected} as in "
             f"{config.dataset}. Name a dataset of the same task."
         )
+    held_out.check_names(store.labels("observations"), store.action_names)
     return select_episodes(replace(config, dataset=name), held_out)
 
 

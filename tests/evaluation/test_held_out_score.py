@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scipy import stats
 from swing import SMALL
 
-from decision_rnn import EpisodeStore, InputError, Run, open_dataset, train, write_store
+from decision_rnn import EpisodeStore, InputError, Run, import_log, open_dataset, train, write_store
 from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
@@ -298,6 +298,26 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
     unscored = train("local/mine", SMALL, output=folders / "unscored", **keys)
     with pytest.raises(InputError, match=r"local/mine.*--validation"):
         unscored.evaluate()
+
+
+def test_columns_in_another_order_are_refused(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generator = np.random.default_rng(0)
+    log = {name: generator.normal(size=40) for name in ("angle", "rate", "left", "right")} | {"run": np.arange(40) // 8}
+    orders = {"mine": ("angle,rate", "left,right"), "rates": ("rate,angle", "left,right")}
+    for name, columns in (orders | {"sides": ("angle,rate", "right,left")}).items():
+        import_log(log, f"local/{name}", *columns, episode="run", progress=False)
+    keys: dict[str, Any] = {"steps": 1, "training": {"context": 4}, "progress": False}
+    run = train("local/mine", SMALL, output=folders / "run", **keys)
+    run.evaluate(validation="local/mine", progress=False)
+    for name, words in (("rates", "observations of local/rates.*angle, rate"), ("sides", "actions of .*left, right")):
+        with pytest.raises(InputError, match=words):
+            run.evaluate(validation=f"local/{name}", progress=False)
+        with pytest.raises(InputError, match=words):
+            train("local/mine", SMALL, output=folders / "other", validation=f"local/{name}", **keys)
+        with pytest.raises(InputError, match=words):
+            train(f"local/{name}", SMALL, output=folders / "other", init_from=run.folder, **keys)
+        assert main(["data", "info", "local/mine", "--validation", f"local/{name}"]) == 2
+        assert "expected, in this order" in capsys.readouterr().err
 
 
 def test_held_out_score_stands_beside_the_returns(run: Run, tmp_path: Path) -> None:
