@@ -16,7 +16,19 @@ import h5py
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from decision_rnn.data.logs import FLAGS, LEFT_OUT, NAMES, Log, LogOptions, cut, label_log, listed, natural, notes_of
+from decision_rnn.data.logs import (
+    FLAGS,
+    JOINED,
+    LEFT_OUT,
+    NAMES,
+    Log,
+    LogOptions,
+    cut,
+    label_log,
+    listed,
+    natural,
+    notes_of,
+)
 from decision_rnn.data.table import INFO, TABLES, read_table
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import IMAGE_SIDE
@@ -25,6 +37,8 @@ from decision_rnn.utils.errors import InputError, one_line, reading
 Arrays = Mapping[str, Any]
 """Arrays by key, such as `data/demo_0/obs/position`: numpy's, or HDF5's datasets, which are read when indexed."""
 FILES = (".hdf5", ".h5", ".npz")
+CUTS = ("truncated", "done", "success", "following", "ends", "lengths", "starts", "episode")
+"""What ends or cuts episodes besides terminations."""
 
 
 def expand_folder(log: Any) -> list[Any]:
@@ -95,6 +109,8 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = F
     numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
     space = Discrete(int(np.max(actions[0])) + 1) if numbered else None
     notes = notes_of(reader.keys, reader.unread, splits)
+    if not (reader.whole or any(reader.keys[role] for role in CUTS)):
+        notes[JOINED] = list(reader.keys["terminated"])
     size = sum(int(np.prod(np.shape(each)[1:])) for each in actions)
     return Log(reader.episodes(blocks, notes[LEFT_OUT]), reader.keys, size, {}, (reader.space, space), notes=notes)
 
@@ -206,6 +222,9 @@ class _Reader:
             return None
         key = self.keys[kind][0]
         ids = values = np.ravel(block[key])
+        if kind == "episode" and len(names := self.options.identifiers(self.keys)) > 1:
+            key, columns = ", ".join(names), [np.ravel(block[name]) for name in names]
+            ids = values = np.unique(np.rec.fromarrays(columns), return_inverse=True)[1]
         if kind in ("ends", "lengths"):
             values = values.astype(np.int64)
         if kind == "starts":

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import expand_folder, open_log
-from decision_rnn.data.info import warn_of_choices, warn_of_copies
+from decision_rnn.data.info import warn_of_bounds, warn_of_choices, warn_of_copies
 from decision_rnn.data.logs import Log, LogOptions, label_log, listed
 from decision_rnn.data.sources.local import check_new, write_store
 from decision_rnn.environments.episode import Episode, Missing
@@ -26,7 +26,7 @@ def import_log(
     observations: str | Sequence[str] = (),
     actions: str | Sequence[str] = (),
     reward: str | None = None,
-    episode: str | None = None,
+    episode: str | Sequence[str] | None = None,
     *,
     time: str | None = None,
     terminated: str | None = None,
@@ -60,8 +60,8 @@ def import_log(
             `Dict` space.
         actions: The columns or arrays of an action.
         reward: The column of the rewards; if left out, they are 0, and agents clone the data.
-        episode: The column that identifies episodes, numbers or text; its rows need not be side by side. If left
-            out, a log is one episode, or multiple if flags end them.
+        episode: The column that identifies episodes, numbers or text, or several, as `robot,run`; its rows need not be
+            side by side. If left out, a log is one episode, or multiple if flags end them.
         time: The column, of numbers or times, that orders the rows of an episode; if left out, they are in order.
         terminated: The column, of true and false or 1 and 0, that is true in the last row of an episode whose task
             ended; empty is false.
@@ -101,8 +101,9 @@ def import_log(
     logs = list(chain.from_iterable(map(expand_folder, log if several else [log])))
     if not logs:
         raise InputError(f"there are no logs for {name}: expected at least one.")
-    single = {"rewards": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
+    single = {"rewards": reward, "time": time, "terminated": terminated, "truncated": truncated}
     names = {"observations": convert(observations, Names), "actions": convert(actions, Names)}
+    names["episode"] = convert(episode or (), Names)
     names |= {role: (column,) for role, column in single.items() if column is not None}
     options = LogOptions({role: columns for role, columns in names.items() if columns}, split, missing)
     notes = list[str]()
@@ -145,7 +146,7 @@ def import_log(
         )
         for note in notes:
             warn(f"{name}: {note}")
-        for warning in (*warn_of_choices(store), *warn_of_copies(store)):
+        for warning in (*warn_of_choices(store), *warn_of_copies(store), *warn_of_bounds(store)):
             warn(f"{name}: warning: {warning}")
     return open_dataset(name)
 

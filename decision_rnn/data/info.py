@@ -17,7 +17,9 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import counted
 
 SHIFTED = 0.01
-"""The share of held-out steps outside the training range that is reported."""
+"""The share of steps outside the training range, or of actions outside their space, that is reported."""
+USED = 0.1
+"""The share of its bounds below which an action entry is reported."""
 SHOWN = 5
 """The most entries outside the training range that have a sentence each."""
 COPIED = 0.98
@@ -43,7 +45,7 @@ def format_info(dataset: Dataset) -> str:
     sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
     columns = store.source.get("columns", {}).items()
     spaces = {kind: store.space(kind) for kind in KINDS if not store.layout(kind).flat}
-    warnings = [*warn_of_observations(store), *warn_of_choices(store), *warn_of_copies(store)]
+    warnings = [*warn_of_observations(store), *warn_of_choices(store), *warn_of_copies(store), *warn_of_bounds(store)]
     if store.environment_id or store.rewards.any():  # otherwise it is cloned
         warnings += warn_of_returns(store)
     scores = list[tuple[str, str]]()
@@ -144,6 +146,28 @@ def warn_of_choices(store: EpisodeStore) -> Iterator[str]:
         )
 
 
+def warn_of_bounds(store: EpisodeStore) -> Iterator[str]:
+    """Sentences on actions that agents cannot return, and on entries that use little of their bounds."""
+    if not isinstance(box := store.action_space, Box):
+        return
+    if (outside := _share_outside(store.actions, box)) >= SHIFTED:
+        yield (
+            f"in {outside:.1%} of the steps an action is outside the action space, {box.low.min():.4g} to "
+            f"{box.high.max():.4g}, so that agents cannot return it: give actions and bounds the same unit"
+        )
+    used = np.ptp(store.actions, axis=0) / (box.high - box.low).ravel()
+    if (little := (used > 0) & (used < USED)).any():
+        yield (
+            f"{_named(store, 'actions', np.flatnonzero(little))} uses less than a tenth of its bounds: give actions "
+            "and bounds the same unit"
+        )
+
+
+def _share_outside(actions: np.ndarray, box: Box) -> float:
+    """The share of steps with an action outside a box."""
+    return float(((actions < box.low.ravel()) | (actions > box.high.ravel())).any(axis=1).mean())
+
+
 def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
     """Sentences on held-out episodes that are also in the training data in `store`; on entries that are more than two
     standard deviations outside its range in `SHIFTED` of the held-out steps, the farthest first, one for the rest; and
@@ -174,8 +198,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
         if len(shifted) > SHOWN:
             yield f"{_named(store, kind, shifted[SHOWN:])} is far outside its training range too"
     if isinstance(box := store.action_space, Box):
-        outside = ((held_out.actions < box.low.ravel()) | (held_out.actions > box.high.ravel())).any(axis=1).mean()
-        if outside >= SHIFTED:
+        if (outside := _share_outside(held_out.actions, box)) >= SHIFTED:
             yield (
                 f"in {outside:.1%} of the held-out steps an action is outside the box that agents keep to: set it by "
                 "`data import --action_low --action_high`"

@@ -33,11 +33,14 @@ NAMES: dict[str, tuple[str, ...]] = {
 FLAGS = ("terminated", "truncated", "done", "success")
 LISTED = 20
 """The most names or files that a message lists."""
-UNREAD, LEFT_OUT, SPLITS, ENDS = (
+UNREAD, LEFT_OUT, SPLITS, ENDS, JOINED, SCATTERED = (
     "not read",
     "left out, since they cannot be read",
     "all of its splits are read (--split reads one)",
     "read as terminations, since it does not distinguish truncations",
+    "the only ends that are read: episodes that ended otherwise, as by time, are joined to the next",
+    "rows of one episode are not side by side; if several robots or days count alike, name every column that "
+    "identifies an episode, as --episode robot,run. Named now",
 )
 """What the notes of a log are about."""
 
@@ -85,6 +88,10 @@ class LogOptions:
                 raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {listed([*known, *rare])}.")
             matches |= dict.fromkeys(matching)
         return list(matches)
+
+    def identifiers(self, keys: Mapping[str, Sequence[str]]) -> list[str]:
+        """The columns or arrays that together identify an episode: all that are named, or the first usual one."""
+        return list(keys["episode"][: None if "episode" in self.names else 1])
 
     def members(self, label: str, splits: Mapping[str, Collection[Any]]) -> Collection[Any] | None:
         """The episodes of the split to read; None for all."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.logs import FLAGS, Log, LogOptions, cut, label_log, natural, notes_of
+from decision_rnn.data.logs import FLAGS, SCATTERED, Log, LogOptions, cut, label_log, natural, notes_of
 from decision_rnn.environments.episode import is_finite
 from decision_rnn.utils.errors import InputError, importing, reading
 
@@ -22,6 +22,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 ROLES = ("observations", "actions", "rewards", "episode", "time", *FLAGS)
 INFO = Path("meta", "info.json")
 """The file that makes a folder one of LeRobot's."""
+IDENTIFY = "Name the column that identifies episodes, or several, as --episode robot,run."
 REMEDY = "Name a CSV, parquet, HDF5 or npz file. Load others in Python, and pass their arrays to import_log."
 
 
@@ -64,13 +65,19 @@ def read_table(log: Any, options: LogOptions) -> Log:
 
     for flag in {"terminated", "truncated"} & arrays.keys():
         if (within := arrays[flag] & ~arrays["bounds"]).any():
-            raise InputError(f"{label}: {flag} is true within an episode, at row {rows[within.argmax()]}.")
+            raise InputError(f"{label}: {flag} is true within an episode, at row {rows[within.argmax()]}. {IDENTIFY}")
     if options.missing == "error":
         for key, names in (("observations", observed), ("actions", acted), ("rewards", keys["rewards"])):
             for row, entry in np.argwhere(~is_finite(arrays[key].reshape(len(rows), -1)))[:1] if key in arrays else ():
                 table.refuse(rows[row], names[entry])
     columns = {"observations": observed, "actions": acted}
-    return Log(cut(arrays), keys, len(acted), columns, notes=notes_of(keys, table.unread, table.splits))
+    return Log(
+        cut(arrays),
+        keys,
+        len(acted),
+        columns,
+        notes=notes_of(keys, table.unread, table.splits) | {SCATTERED: table.scattered},
+    )
 
 
 class _Table:
@@ -81,6 +88,7 @@ class _Table:
         unread: The names of other columns, and of LeRobot's videos.
         features: By column, the names of its entries, as LeRobot's metadata list them.
         splits: The episodes of LeRobot's splits if all are read.
+        scattered: The columns that identify episodes if rows of some are not side by side.
     """
 
     def __init__(self, log: Any, options: LogOptions) -> None:
@@ -96,6 +104,7 @@ class _Table:
         self.features: dict[str, list[str]] = {}
         self.splits: dict[str, Collection[int]] = {}
         self.unread: list[str] = []
+        self.scattered: list[str] = []
         with reading(label, "a table", REMEDY):
             if lerobot and path is not None:
                 self.frame = self._read_lerobot(path, pyarrow)
@@ -191,10 +200,13 @@ class _Table:
         of each. Without a column of episodes they end at flags."""
         rows = times = np.arange(len(self.frame))
         codes = np.append(0, np.any([*flags, rows < 0], axis=0)[:-1].cumsum())
-        for name in self.keys["episode"][:1]:
-            codes = self.pandas.factorize(self.frame[name])[0]
-            if codes.min() < 0:
-                self.refuse(codes.argmin(), name)
+        if identifiers := self.options.identifiers(self.keys):
+            for name in identifiers:
+                if (missing := self.frame[name].isna()).any():
+                    self.refuse(int(missing.argmax()), name)
+            codes = self.frame.groupby(identifiers, sort=False).ngroup().to_numpy()
+            if np.count_nonzero(np.diff(codes)) > codes.max():
+                self.scattered = [", ".join(identifiers)]
         for name in self.keys["time"][:1]:
             times = self.pandas.factorize(self._times(name), sort=True)[0]
         rows = np.lexsort((times, codes))
@@ -205,7 +217,7 @@ class _Table:
         if unordered.any():
             raise InputError(
                 f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row "
-                f"{rows[unordered.argmax()]}. Name the column that identifies episodes."
+                f"{rows[unordered.argmax()]}. {IDENTIFY} If times repeat, leave out --time or the rows that repeat them."
             )
         return rows, bounds
 

@@ -160,6 +160,16 @@ def test_flags_of_other_names(names: list[str], whole: list[Episode], tmp_path: 
     assert_equal(imported(tmp_path / "log.npz"), whole)
 
 
+def test_lone_terminals_are_said(whole: list[Episode], tmp_path: Path) -> None:
+    """Without timeouts an episode that ended by time is joined to the next; next observations show where."""
+    arrays = flat(whole) | {"terminals": arrays_of(whole)["terminals"]}
+    following = {"next_observations": np.concatenate([episode.observations[1:] for episode in whole])}
+    for name, more, episodes in (("joined", {}, 5), ("apart", following, 12)):
+        store = imported(write(tmp_path / f"{name}.h5", arrays | more), f"local/{name}")
+        assert len(store) == episodes
+        assert any("joined to the next: terminals" in note for note in store.source["notes"]) == (name == "joined")
+
+
 def test_lone_dones_end_episodes_and_are_said(whole: list[Episode], tmp_path: Path) -> None:
     arrays = arrays_of(whole)
     dones = (arrays["terminals"] | arrays["timeouts"]).astype(np.uint8)

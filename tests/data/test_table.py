@@ -291,3 +291,32 @@ def test_rows_of_a_list_are_a_table() -> None:
     rows = [dict(zip(short_log(), values, strict=True)) for values in zip(*short_log().values(), strict=True)]
     assert_equal(imported(rows, "local/rows"), imported(short_log(), "local/columns"))
     assert "return 0" not in format_info(import_log(rows, "local/cloned", "obs_0", "u", episode="run"))
+
+
+def test_two_robots_that_count_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of episodes 1 and 2 of two robots: one column joins the robots, which is said, and two tell them apart."""
+    log = {"robot": ["a", "a", "a", "b", "b"], "run": [1, 1, 2, 1, 2], "t": [0, 1, 0, 5, 6], "x": np.arange(5.0)}
+    log |= {"u": np.zeros(5), "over": [0, 1, 1, 0, 0]}
+    options: dict[str, Any] = {"observations": "x", "actions": "u", "time": "t"}
+    import_log(log, "local/joined", **options, episode="run")
+    assert "robot,run" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"row 1\b.*robot,run"):
+        import_log(log, "local/over", **options, episode="run", terminated="over")
+    arrays = {key: np.array(values) for key, values in log.items()} | {"x": np.arange(5.0)[:, None]}
+    for name, each in (("table", log), ("arrays", arrays)):
+        apart = import_log(each, f"local/{name}", **options | {"time": None}, episode="robot,run", terminated="over")
+        assert [e.observations[:-1, 0].tolist() for e in apart] == [[0, 1], [2], [3], [4]]
+        assert apart.store.terminated.tolist() == [True, True, False, False]
+    assert "side by side" not in capsys.readouterr().err
+
+
+def test_actions_in_another_unit_than_their_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    degrees = np.linspace(-90, 90, 50)
+    log = {"x": np.arange(50.0), "u": degrees, "v": np.radians(degrees)}
+    for high, words in ((1.6, ["100.0% of the steps", "-1.6 to 1.6"]), (90, ["entry 1 (v) of the actions"])):
+        import_log(log, "local/units", "x", "u,v", action_low=-high, action_high=high, overwrite=True)
+        told = capsys.readouterr().err
+        assert all(word in told for word in [*words, "unit"])
+        assert all(word in format_info(open_dataset("local/units")) for word in words)
+    import_log(log, "local/units", "x", "u,v", overwrite=True)
+    assert "unit" not in capsys.readouterr().err.replace("local/units", "")
