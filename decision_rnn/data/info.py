@@ -197,12 +197,11 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
             )
         if len(shifted) > SHOWN:
             yield f"{_named(store, kind, shifted[SHOWN:])} is far outside its training range too"
-    if isinstance(box := store.action_space, Box):
-        if (outside := _share_outside(held_out.actions, box)) >= SHIFTED:
-            yield (
-                f"in {outside:.1%} of the held-out steps an action is outside the box that agents keep to: set it by "
-                "`data import --action_low --action_high`"
-            )
+    if isinstance(box := store.action_space, Box) and (outside := _share_outside(held_out.actions, box)) >= SHIFTED:
+        yield (
+            f"in {outside:.1%} of the held-out steps an action is outside the box that agents keep to: set it by "
+            "`data import --action_low --action_high`"
+        )
 
 
 def _named(store: EpisodeStore, kind: str, entries: np.ndarray) -> str:

@@ -217,7 +217,7 @@ class _Table:
         if unordered.any():
             raise InputError(
                 f"{self.label}: {self.keys['time'][0]} does not order the rows of an episode, as at row "
-                f"{rows[unordered.argmax()]}. {IDENTIFY} If times repeat, leave out --time or the rows that repeat them."
+                f"{rows[unordered.argmax()]}. {IDENTIFY} If times repeat, leave out --time, or rows."
             )
         return rows, bounds
 
