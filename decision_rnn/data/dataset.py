@@ -1,5 +1,6 @@
 """Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,8 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
 
 def check_name(name: str) -> str:
     """The full name of a dataset; raises InputError if there is none. Nothing is opened or made."""
+    if os.path.isfile(name):  # unlike Path.is_file, also of names that are too long
+        raise InputError(f"{name} is a file: import it, `decision-rnn data import {name} --name local/NAME`.")
     name = full_name(name)
     _source(name).check(name)
     return name

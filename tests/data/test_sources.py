@@ -47,6 +47,13 @@ def test_custom_source_is_registered_by_a_plugin(mysource: Path, capfd: pytest.C
     assert "making it again" in capfd.readouterr().err
 
 
+def test_file_in_place_of_a_name_is_to_be_imported(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folders)
+    (folders / "carts.csv").write_text("x,u\n1,2\n")
+    with pytest.raises(InputError, match=r"data import carts\.csv"):
+        open_dataset("carts.csv")
+
+
 def test_taken_prefix_is_refused_and_sources_are_listed_in_order() -> None:
     with pytest.raises(ValueError, match="local"):
         register_source(type("Other", (type(SOURCES["local"]),), {}))

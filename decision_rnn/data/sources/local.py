@@ -55,7 +55,7 @@ class LocalSource(Source):
     def folder(self, name: str) -> Path:
         """The folder of the dataset, which may not exist; raises InputError for an invalid name."""
         if not NAME.fullmatch(name):
-            raise InputError(f"unknown dataset {name!r:.200}: local/ is followed by letters, digits, '.', '_', '-'.")
+            raise InputError(f"unknown dataset {name!r:.200}: expected local/ and letters, digits, '.', '_', '-'.")
         return _root() / name.removeprefix("local/")
 
 
