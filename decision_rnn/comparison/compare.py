@@ -207,7 +207,8 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
         write_atomically(file, yaml.safe_dump(plan.keys, sort_keys=False, default_flow_style=None).encode())
     if not comparison.trials:
         log = plan.output / failed[0].run / LOG
-        raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {failed[0].error}. See {log}.")
+        error = failed[0].error.rstrip(".")
+        raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {error}. See {log}.")
     return comparison
 
 
