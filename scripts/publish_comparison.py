@@ -35,7 +35,7 @@ def join(comparisons: Sequence[Comparison]) -> Comparison:
                 raise InputError(f"{variant.label} has another configuration in {comparison.command}")
     joined = replace(
         first,
-        command=" and ".join(comparison.command for comparison in comparisons),
+        command="` and `".join(comparison.command for comparison in comparisons),
         seeds=tuple(sorted({seed for comparison in comparisons for seed in comparison.seeds})),
         variants=tuple(variants[label] for label in labels),
         trials=tuple(trial for comparison in comparisons for trial in comparison.trials),
