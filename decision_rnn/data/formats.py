@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from decision_rnn.data.logs import (
 )
 from decision_rnn.data.table import INFO, TABLES, read_table
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.layouts import IMAGE_SIDE
+from decision_rnn.environments.layouts import IMAGE_SIDE, Layout
 from decision_rnn.utils.errors import InputError, one_line, reading
 
 Arrays = Mapping[str, Any]
@@ -81,11 +82,20 @@ def open_log(log: Any, options: LogOptions) -> Log:
     return log
 
 
-def as_episode(item: Any) -> Any:
-    """An `Episode` from a dictionary of its arrays; anything else is returned unchanged."""
+def as_episode(item: Any, space: gymnasium.Space[Any] | None) -> Any:
+    """An `Episode` with observations of this space from a dictionary of its arrays; anything else is returned
+    unchanged."""
     if not isinstance(item, Mapping):
         return item
-    return next(read_arrays("a dictionary of arrays", _by_path(item), LogOptions(), whole=True).episodes)
+    log = read_arrays("a dictionary of arrays", _by_path(item), LogOptions(), whole=True)
+    episode = next(log.episodes)
+    return by_name(episode, log.spaces[0]) if log.spaces[0] and isinstance(space, Dict | Tuple) else episode
+
+
+def by_name(episode: Episode, space: gymnasium.Space[Any]) -> Episode:
+    """An episode with observations as values of a log's space, whose parts may have another order elsewhere, in place
+    of rows."""
+    return replace(episode, observations=Layout.of_space(space, "observations").values(episode.observations))
 
 
 def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = False) -> Log:

@@ -1,7 +1,9 @@
 """Logs and files of other libraries as local datasets."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -10,11 +12,13 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import Dataset, open_dataset
-from decision_rnn.data.formats import expand_folder, open_log
+from decision_rnn.data.formats import by_name, expand_folder, open_log
 from decision_rnn.data.info import warn_of_bounds, warn_of_choices, warn_of_copies
 from decision_rnn.data.logs import Log, LogOptions, label_log, listed
 from decision_rnn.data.sources.local import check_new, write_store
 from decision_rnn.environments.episode import Episode, Missing
+from decision_rnn.environments.layouts import Layout
+from decision_rnn.environments.registry import known_spaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
 from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert
@@ -133,11 +137,14 @@ def import_log(
             if action_space is not None:
                 raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
             action_space = _box(action_low, action_high, first.action_size)
+        environment_id, space, episodes = environment_id or first.environment_id, first.spaces[0], read(first)
+        if space is not None and (known := _known_space(space, environment_id)) is not None:
+            space, episodes = known, map(partial(by_name, space=space), episodes)
         store = write_store(
             name,
-            bar(read(first), "importing", unit=" episodes"),
-            environment_id or first.environment_id,
-            observation_space=first.spaces[0],
+            bar(episodes, "importing", unit=" episodes"),
+            environment_id,
+            observation_space=space,
             action_space=action_space,
             missing=missing,
             overwrite=overwrite,
@@ -149,6 +156,17 @@ def import_log(
         for warning in (*warn_of_choices(store), *warn_of_copies(store), *warn_of_bounds(store)):
             warn(f"{name}: warning: {warning}")
     return open_dataset(name)
+
+
+def _known_space(space: gymnasium.Space[Any], environment_id: str | None) -> gymnasium.Space[Any] | None:
+    """The environment's observation space, if it is registered and has parts of the names and shapes of a log's, which
+    does not say what are choices."""
+    known = known_spaces(environment_id)
+    with contextlib.suppress(InputError):  # it has images
+        layouts = [Layout.of_space(each, "observations") for each in (space, *(known or ())[:1])]
+        first, *others = ({part.path: part.shape or (1,) for part in layout.parts} for layout in layouts)
+        return known[0] if known and others == [first] else None
+    return None
 
 
 def _every(episode: Episode, number: int) -> Episode:

@@ -130,8 +130,6 @@ def _rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
     if isinstance(values, dict | tuple):
         return layout.rows(values, where)
     array = np.asarray(values)
-    if layout.size > 1 and array.shape[1:] == (1,) and layout.parts[0].shape == ():
-        array = array.reshape(-1)  # choices in a column of a table
     return array if array.shape[1:] == (layout.size,) else layout.rows(array, where)
 
 

@@ -57,6 +57,8 @@ class Part:
         values = np.asarray(values)
         if values.dtype.kind not in "fiub" or not values.ndim:
             values = np.atleast_1d(values.astype(np.float64))
+        if values.shape[1:] == (1,) and not self.shape:  # in a column of a table
+            values = values[:, 0]
         if values.shape[1:] != self.shape:
             raise ValueError(f"expected shape {self.shape}, got {values.shape[1:]}")
         values = values.reshape(len(values), -1)

@@ -10,13 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
+import h5py
 import numpy as np
 import pytest
 from data_files import KINDS, assert_equal, forked, hopper_episodes, written
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
+from gymnasium.spaces.utils import flatten
 from minari.dataset.episode_data import EpisodeData
 
-from decision_rnn import Episode, InputError, merge_datasets, open_dataset, remove_dataset, write_store
+from decision_rnn import Episode, InputError, import_log, merge_datasets, open_dataset, remove_dataset, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.data.dataset import as_dataset, dataset_names, is_ready
 from decision_rnn.data.info import format_info
@@ -44,6 +47,33 @@ def test_written_dataset_is_listed_and_opened(local: Path, tmp_path: Path) -> No
     assert as_dataset(store).name == "local/mine"
     part = as_dataset(store.select([0])).spec
     assert (part.environment_id, part.action_space) == ("Hopper-v5", store.action_space)
+
+
+class Reaching(gymnasium.Env[Any, Any]):
+    """Its keys are not in alphabetical order, and the gear is one of two."""
+
+    observation_space = Dict(place=Box(-9, 9, (2,)), goal=Box(-9, 9, (2,)), gear=Discrete(2))
+    action_space = Box(-1, 1, (2,))
+
+
+@pytest.mark.usefixtures("local")
+def test_dictionaries_are_read_by_the_names_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Reaching-v0", EnvSpec("Reaching-v0", Reaching))
+    parts = {"gear": np.array([0, 1, 1, 0]), "goal": np.full((4, 2), 5.0), "place": np.arange(8.0).reshape(4, 2)}
+    episode = {"observations": parts, "actions": np.full((3, 2), 0.3), "rewards": np.zeros(3), "terminated": True}
+    values = [{key: part[step] for key, part in parts.items()} for step in range(4)]
+    expected = [flatten(Reaching.observation_space, value).tolist() for value in values]
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        for key, array in episode.items():
+            for name, part in array.items() if isinstance(array, dict) else [("", array)]:
+                file[f"episode_0/{key}/{name}".rstrip("/")] = part
+    for store in (
+        write_store("local/written", [episode], "Reaching-v0"),
+        as_dataset([episode], "Reaching-v0").store,
+        import_log(tmp_path / "log.hdf5", "local/log", environment_id="Reaching-v0", progress=False).store,
+    ):
+        assert store.observation_space == Reaching.observation_space
+        assert store[0].observations.tolist() == expected
 
 
 @pytest.mark.usefixtures("local")

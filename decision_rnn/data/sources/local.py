@@ -87,13 +87,14 @@ def cache_episodes(
     `EpisodeStore.write`."""
     parent = store_folder("episodes")
     parent.mkdir(parents=True, exist_ok=True)
+    spaces = _with_known(spaces, environment_id, source.get("environment_settings"))
     with tempfile.TemporaryDirectory(prefix=".", dir=parent) as temporary:
         store = EpisodeStore.write(
             Path(temporary) / "store",
-            map(as_episode, episodes),
+            (as_episode(episode, spaces[0]) for episode in episodes),
             environment_id=environment_id,
             source=source,
-            spaces=_with_known(spaces, environment_id, source.get("environment_settings")),
+            spaces=spaces,
             label="the list of episodes",
         )
         described = described_spaces(store.observation_space, store.action_space)
@@ -179,7 +180,8 @@ def write_store(
     spaces = _with_known((observation_space, action_space), environment_id, environment_settings)
     options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces}
     label = f"{name} ({environment_id or 'no environment'})"
-    return _write(name, map(as_episode, episodes), overwrite, label=label, missing=missing, **options)
+    episodes = (as_episode(episode, spaces[0]) for episode in episodes)
+    return _write(name, episodes, overwrite, label=label, missing=missing, **options)
 
 
 def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, Any], overwrite: bool = False) -> None:
