@@ -172,6 +172,18 @@ def test_merge_of_other_episodes_writes_nothing() -> None:
     assert dataset_names() == before
 
 
+@pytest.mark.usefixtures("local")
+def test_merged_actions_are_within_the_bounds_of_all_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = []
+    for high in (1, 60):
+        episode, space = replace(NUMBERS, actions=np.full((3, 2), high)), Box(-1, high, (2,))
+        parts.append(write_store(f"local/{high}", [episode], action_space=space))
+    assert merge_datasets("local/all", [*parts]).store.action_space == Box(-1, 60, (2,))
+    assert "bounds" in capsys.readouterr().err
+    assert merge_datasets("local/same", [parts[0], parts[0]]).store.action_space == Box(-1, 1, (2,))
+    assert "bounds" not in capsys.readouterr().err
+
+
 def overwrite_and_die(number: int) -> None:
     """Write all episodes in place of FIRST, but be killed at the call of this number of what moves folders."""
     calls = itertools.count(1)

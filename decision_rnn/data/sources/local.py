@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.data.cache import sha256_of_json
 from decision_rnn.data.formats import as_episode
@@ -21,6 +23,7 @@ from decision_rnn.environments.registry import check_id, known_spaces
 from decision_rnn.environments.spaces import OptionalSpaces, described_spaces
 from decision_rnn.utils.errors import InputError, did_you_mean
 from decision_rnn.utils.files import locked, remove_directory
+from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import convert
 
 NEW = ".new"
@@ -186,9 +189,13 @@ def write_store(
 
 def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, Any], overwrite: bool = False) -> None:
     """Write the episodes of stores of one environment, in that order, as the dataset `name`; errors and `overwrite` as
-    for `write_store`."""
+    for `write_store`. Actions have the widest bounds of all that are stated, with a warning where they differ."""
     stated = zip(*(store.stated_spaces for store in stores), strict=True)
     spaces = [next(filter(None, each), None) for each in stated]
+    boxes = [box for store in stores if isinstance(box := store.stated_spaces[1], Box)]
+    if any(box != boxes[0] for box in boxes):
+        spaces[1] = box = Box(np.min([box.low for box in boxes], axis=0), np.max([box.high for box in boxes], axis=0))
+        warn(f"{name}: warning: its parts have different bounds of actions, now {box}: give all the same unit")
     environment_id = stores[0].environment_id
     _write(name, chain(*stores), overwrite, environment_id=environment_id, source=source, spaces=spaces)
 
