@@ -20,6 +20,9 @@ SHIFTED = 0.01
 """The share of steps outside the training range, or of actions outside their space, that is reported."""
 USED = 0.1
 """The share of its bounds below which an action entry is reported."""
+LITTLE = 0.05
+"""The share of the training data's standard deviation below which that of held-out data is reported: radians for
+degrees have 0.0175 of it."""
 SHOWN = 5
 """The most entries outside the training range that have a sentence each."""
 COPIED = 0.98
@@ -155,8 +158,8 @@ def warn_of_bounds(store: EpisodeStore) -> Iterator[str]:
             f"in {outside:.1%} of the steps an action is outside the action space, {box.low.min():.4g} to "
             f"{box.high.max():.4g}, so that agents cannot return it: give actions and bounds the same unit"
         )
-    used = np.ptp(store.actions, axis=0) / (box.high - box.low).ravel()
-    if (little := (used > 0) & (used < USED)).any():
+    spread = np.ptp(store.actions, axis=0)
+    if (little := (spread > 0) & (spread < USED * (box.high - box.low).ravel())).any():
         yield (
             f"{_named(store, 'actions', np.flatnonzero(little))} uses less than a tenth of its bounds: give actions "
             "and bounds the same unit"
@@ -170,8 +173,8 @@ def _share_outside(actions: np.ndarray, box: Box) -> float:
 
 def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
     """Sentences on held-out episodes that are also in the training data in `store`; on entries that are more than two
-    standard deviations outside its range in `SHIFTED` of the held-out steps, the farthest first, one for the rest; and
-    on actions that agents trained on it cannot return."""
+    standard deviations outside its range in `SHIFTED` of the held-out steps, the farthest first, one for the rest; on
+    entries that vary by less than `LITTLE` of theirs; and on actions that agents trained on it cannot return."""
     trained, others = ([hash(s.table[i:j].tobytes()) for i, j in pairwise(s.offsets)] for s in (store, held_out))
     if shared := np.isin(others, trained).sum():
         yield (
@@ -182,9 +185,8 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
         training, values = getattr(store, kind), getattr(held_out, kind)
         low, high = training.min(axis=0), training.max(axis=0)
         resolution = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12  # so that constants may differ in last bits
-        distance = np.maximum(low - values, values - high) / np.maximum(
-            training.std(axis=0, dtype=np.float64), resolution
-        )
+        deviation = np.maximum(training.std(axis=0, dtype=np.float64), resolution)
+        distance = np.maximum(low - values, values - high) / deviation
         far = distance > 2
         shifted = np.flatnonzero((far.mean(axis=0) >= SHIFTED) & ~store.layout(kind).categorical)
         shifted = shifted[np.argsort(-distance[:, shifted].max(axis=0), kind="stable")]
@@ -197,6 +199,13 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
             )
         if len(shifted) > SHOWN:
             yield f"{_named(store, kind, shifted[SHOWN:])} is far outside its training range too"
+        spread = values.std(axis=0, dtype=np.float64) / deviation
+        varied = (deviation > resolution) & (np.ptp(values, axis=0) > 0) & ~store.layout(kind).categorical
+        if (little := varied & (spread < LITTLE)).any():
+            yield (
+                f"{_named(store, kind, np.flatnonzero(little))} hardly varies in the held-out steps, by "
+                f"{spread[little].max():.1%} of the standard deviation in training: give both the same unit"
+            )
     if isinstance(box := store.action_space, Box) and (outside := _share_outside(held_out.actions, box)) >= SHIFTED:
         yield (
             f"in {outside:.1%} of the held-out steps an action is outside the box that agents keep to: set it by "

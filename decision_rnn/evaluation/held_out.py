@@ -190,6 +190,11 @@ def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) 
     except InputError as error:
         warn(f"the held-out score has no references: {error}")
     score = held_out_score(trained, episodes, data)
+    if not any(score.variance):
+        warn(
+            f"warning: the actions of {score.dataset} vary by less than {STILL:.1%} of the action box, so that R2 is "
+            "not defined: give them the unit of the training data"
+        )
     if figure is not None:
         plot_held_out(score, trained, episodes, data, figure)
     return score

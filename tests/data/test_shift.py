@@ -105,6 +105,15 @@ def test_actions_beyond_the_box(split: Split) -> None:
     assert "--action_high" in sentence
 
 
+def test_actions_in_another_unit(split: Split) -> None:
+    def in_radians(episodes: list[Episode]) -> None:
+        for episode in episodes:
+            episode.actions[:] = np.radians(episode.actions)
+
+    (sentence,) = warn_of_shift(*split(flight, plant=in_radians))
+    assert all(word in sentence for word in ("0 (thrust), 1 (yaw)", "unit"))
+
+
 def test_commands_report_shifts(inline_cli: Callable[..., "CompletedProcess[str]"], folders: Path) -> None:
     generator = np.random.default_rng(0)
     episodes = [flight(generator) for _ in range(25)]

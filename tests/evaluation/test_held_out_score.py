@@ -20,7 +20,7 @@ from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.environments.episode import Episode
 from decision_rnn.evaluation import held_out
 from decision_rnn.evaluation.actor import EnvironmentActor
-from decision_rnn.evaluation.held_out import HeldOutScore, held_out_score, plot_held_out, predict_actions
+from decision_rnn.evaluation.held_out import HeldOutScore, held_out_score, plot_held_out, predict_actions, score_run
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.statistics import error_over_episodes
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -116,7 +116,10 @@ def test_references_and_scores_are_those_of_scipy_by_hand(store: EpisodeStore, p
     assert alone.entry_scores("linear regression")[0] == pytest.approx(fit.rvalue**2, abs=1e-5)
 
 
-def test_actions_outside_the_box_count_as_they_are(tmp_path: Path, pendulum: Any) -> None:
+@pytest.mark.usefixtures("folders")
+def test_actions_outside_the_box_count_as_they_are(
+    tmp_path: Path, pendulum: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The recorded actions are 3, the box ends at 1: the best that the agent can do is an error of 4."""
     observations, rewards = np.random.default_rng(0).normal(size=(9, 2)), np.zeros(8)
     episode = Episode(observations, np.linspace(-1, 1, 8)[:, None], rewards, False, True)
@@ -129,6 +132,8 @@ def test_actions_outside_the_box_count_as_they_are(tmp_path: Path, pendulum: Any
     assert score.errors["agent"] == ((pytest.approx(4.0),),)
     assert score.variance == (0.0,)  # a constant entry has no R2
     assert np.isnan(score.score())
+    assert np.isnan(score_run(trained, outside).score())
+    assert "R2 is not defined" in capsys.readouterr().err
 
 
 def test_entry_that_hardly_moves_is_in_no_score(tmp_path: Path, pendulum: Any) -> None:
