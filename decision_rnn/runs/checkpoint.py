@@ -193,7 +193,9 @@ def _build_agent(config: RunConfig, data: DatasetSpec, weights: Mapping[str, Ten
         data.action_space,
         data.observation_space,
         observation_index=weights.get("encoder.index"),
+        return_scale=float(weights.get("condition.scale", data.return_scale)),
         rtg_limit=weights.get(LIMIT),
+        action_changes=weights.get("action_changes"),
     )
     return DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
 

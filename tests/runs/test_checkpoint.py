@@ -12,7 +12,8 @@ import pytest
 import torch
 from run_config import parse_run
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import AgentSpec, DecisionAgent, MSEConfig, register_objective
+from decision_rnn.agent.objectives.mse import MSE
 from decision_rnn.backbones import BackboneConfig, register_backbone
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.data.limits import return_to_go_limits
@@ -65,6 +66,36 @@ def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, 
         loaded.agent.condition.acting_limit.tolist() == return_to_go_limits(store, 0.8)[0].astype(np.float32).tolist()
     )
     assert torch.allclose(loaded.agent.encoder.mean, torch.from_numpy(store.observation_mean).float())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledConfig(MSEConfig):
+    name: str = "scaled"
+
+
+class Scaled(MSE):
+    """Keeps what its spec says, apart from the weights."""
+
+    def __init__(self, config: ScaledConfig, spec: AgentSpec) -> None:
+        super().__init__(spec)
+        self.spec = spec
+
+
+@pytest.mark.parametrize("condition", ["return_to_go", "none"])
+def test_objective_of_a_loaded_agent_has_the_spec_of_its_training(
+    condition: str, registries: None, store: EpisodeStore, run: Path
+) -> None:
+    register_objective(ScaledConfig)(Scaled)
+    data = replace(spec_of_store("standin/hopper-medium", store), return_scale=500.0)
+    config, _ = parse_run("test", ["hopper-medium", "--objective", "scaled", "--condition", condition])
+    config = replace(config, agent=replace(config.agent, delta_actions=True))
+    agent, trainer, _ = prepare(config, store, data.return_scale)
+    save_checkpoint(run, TrainedAgent(agent, config, data, 1, 2.5), trainer.state_dict())
+    made, loaded = agent.objective.spec, load_agent(run).agent.objective.spec
+    assert loaded.return_scale == 500
+    for name in ("observation_mean", "observation_std", "action_changes", "rtg_limit"):
+        expected = getattr(made, name)
+        assert expected is None or torch.allclose(getattr(loaded, name), expected.float())
 
 
 @dataclass(frozen=True, kw_only=True)
