@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import torch
 
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.sources.local import write_store
@@ -15,7 +16,7 @@ from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, play, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
 from decision_rnn.evaluation.acting import ActingLoop
-from decision_rnn.evaluation.actor import EnvironmentActor
+from decision_rnn.evaluation.actor import EnvironmentActor, EvaluatedPolicy
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
@@ -46,8 +47,8 @@ def record(
 
     Args:
         policy: A function from an observation to an action, as the environment has them; `random` for actions drawn
-            from its action space; or an agent: a run, an actor, a result of `load_agent`, or a name that it accepts.
-            Actions are written unchanged.
+            from its action space; or an agent: a run, an actor, a result of `load_agent`, or a name that it accepts, or
+            an exported policy. Actions are written unchanged.
         environment: A registered Gymnasium id; or an environment, which stays open. What is written is what was
             stepped, with all wrappers and in its spaces. An agent trained on the data is evaluated in the registered
             environment: if wrappers or arguments make this one different, or if it was not made by an id, a warning
@@ -55,7 +56,7 @@ def record(
         name: The name of the new dataset: `local/` and a word.
         episodes: The number of episodes to play.
         steps: Alternatively, the minimum number of steps to play, in whole episodes.
-        seed: Episode i starts with reset(seed + i).
+        seed: Episode i starts with reset(seed + i); drawn actions depend on it too.
         target_return: The target return of an agent, as for `Run.actor`.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
@@ -99,6 +100,8 @@ def record(
                 f"{altered}: register a function that makes it (gymnasium.register) and record in that"
             )
         act = _acting(policy, environment, target_return, seed)
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        torch.manual_seed(seed)  # of sampled actions
         interruption, errors = stack.enter_context(Interruption(patient=True)), list[BaseException]()
         played = take(play(environment, act, seed, max_episode_steps), episodes, steps, "recording")
         store = write_store(
@@ -137,13 +140,20 @@ def _until_error(
 
 def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: int) -> Act:
     """The policy as a function of observation, previous reward and whether an episode begins."""
-    if policy == "random":
-        environment.action_space.seed(seed)
-        return lambda *_: environment.action_space.sample()
-    if isinstance(policy, str | Path):
+    if isinstance(policy, str | Path) and policy != "random":
         policy = load_agent(policy)
     elif isinstance(getattr(policy, "agent", None), TrainedAgent):  # a run
         policy = policy.agent
     if isinstance(policy, TrainedAgent):
-        policy = EnvironmentActor(policy, target_return, env=environment)
-    return policy if isinstance(policy, ActingLoop) else lambda observation, *_: policy(observation)
+        return EnvironmentActor(policy, target_return, env=environment)
+    policy = policy.actor if isinstance(policy, EvaluatedPolicy) else policy
+    if isinstance(policy, ActingLoop):
+        if target_return is not None:
+            policy.reset(target_return)
+        return policy
+    if target_return is not None:
+        raise InputError(f"target_return is {target_return!r:.100}, but the policy is no agent: leave it out")
+    if policy == "random":
+        environment.action_space.seed(seed)
+        return lambda *_: environment.action_space.sample()
+    return lambda observation, *_: policy(observation)

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
 from swing import CAR, LIMIT, SMALL, push
@@ -19,6 +20,7 @@ from decision_rnn import EnvironmentActor, InputError, record
 from decision_rnn.data import writing
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.environments import playing
+from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.runs.checkpoint import TrainedAgent
 
 
@@ -35,8 +37,10 @@ def test_recorded_agent_has_the_returns_of_evaluate(pendulum: Callable[..., Trai
     store = record(trained, env, "local/agent", target_return=-300, **options).store
     (target,) = decision_rnn.evaluate(trained, -300, seed=0, processes=1, **options).targets
     np.testing.assert_allclose(store.episode_returns, target.returns, atol=1e-3)
-    again = record(EnvironmentActor(trained, -300), env, "local/actor", **options).store
-    assert again.fingerprint == store.fingerprint
+    exported = EvaluatedPolicy(EnvironmentActor(trained), trained.config, trained.provenance, 1, 1.0, 1, 1)
+    for name, policy in {"actor": EnvironmentActor(trained, -900), "exported": exported}.items():
+        again = record(policy, env, f"local/{name}", target_return=-300, **options).store
+        assert again.fingerprint == store.fingerprint
 
 
 def test_random_actions_are_those_of_the_seeded_action_space() -> None:
@@ -46,7 +50,27 @@ def test_random_actions_are_those_of_the_seeded_action_space() -> None:
     np.testing.assert_array_equal(dataset.store.actions, [space.sample() for _ in range(40)])
 
 
-@pytest.mark.parametrize(("changes", "name"), [({"steps": 1}, "episodes.*steps"), ({"name": "none"}, "'none'")])
+def test_actions_sampled_by_torch_depend_on_the_seed_alone() -> None:
+    options: dict[str, Any] = {"episodes": 1, "max_episode_steps": 20, "progress": False}
+    before = torch.random.get_rng_state()
+    actions = [
+        record(lambda _: torch.rand(1).numpy(), CAR, f"local/sampled{i}", seed=seed, **options).store.actions
+        for i, seed in enumerate((3, 3, 4))
+    ]
+    np.testing.assert_array_equal(actions[0], actions[1])
+    assert (actions[0] != actions[2]).all()
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+INVALID = [
+    ({"steps": 1}, "episodes.*steps"),
+    ({"name": "none"}, "'none'"),
+    ({"target_return": 90}, "target_return"),
+    ({"target_return": 90, "policy": "random"}, "target_return"),
+]
+
+
+@pytest.mark.parametrize(("changes", "name"), INVALID)
 def test_invalid_arguments_are_named_and_nothing_is_written(changes: dict[str, Any], name: str) -> None:
     arguments = {"policy": push, "environment": CAR, "name": "local/none", "episodes": 1, "progress": False}
     with pytest.raises(InputError, match=name):
