@@ -7,7 +7,6 @@ A policy's file is an ONNX model of one step of the agent. Its metadata:
 """
 
 import contextlib
-import functools
 import json
 import math
 from pathlib import Path
@@ -32,7 +31,7 @@ class Policy(ActingLoop[State]):
     O). `act(observation, reward, done)` also begins the episodes that follow those that have ended, as
     `decision_rnn.EnvironmentActor` does.
 
-    A policy must not be shared between threads; a copy, by `copy.deepcopy` or pickling, starts without state.
+    A policy must not be shared between threads; a copy, by `copy.deepcopy` or pickling, begins an episode.
 
     Args:
         data: The bytes of a file that `decision-rnn export` wrote; `Policy.load` reads them.
@@ -95,7 +94,8 @@ class Policy(ActingLoop[State]):
         return cls(data, str(path), env=env, warn_outside=warn_outside)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Policy, warn_outside=self.warn_outside), (self._data, self._source)
+        kept = ("num_envs", "_mode", "_target_return", "warn_outside", "_limits")
+        return Policy, (self._data, self._source), {name: getattr(self, name) for name in kept}
 
     def __repr__(self) -> str:
         sizes = self.observation_layout.size, self.action_layout.size

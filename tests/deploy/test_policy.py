@@ -73,6 +73,17 @@ def test_copied_or_pickled_policy_starts_without_state(policy_path: Path) -> Non
         np.testing.assert_array_equal(other.act(np.ones(11)), first)
 
 
+def test_copied_or_pickled_policy_keeps_its_target_and_how_its_environments_reset(policy_path: Path) -> None:
+    envs = gymnasium.make_vec("Hopper-v5", num_envs=2, vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})
+    policy = Policy.load(policy_path, env=envs)
+    policy.reset([100.0, 2000.0])
+    copies = copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))
+    for done in ([False, False], [True, False], [False, False]):
+        expected = policy.act(np.ones((2, 11)), np.ones(2), done)
+        for other in copies:
+            np.testing.assert_array_equal(other.act(np.ones((2, 11)), np.ones(2), done), expected)
+
+
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_policy_with_done_acts_as_the_actor_of_its_agent(
     trained: TrainedAgent, policy_path: Path, mode: AutoresetMode
