@@ -9,6 +9,7 @@ properties (`RunConfig.resolved`).
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, SerializeAsAny
@@ -269,6 +270,12 @@ class RunConfig:
             goal_discount=self.goal_discount,
         )
         return replace(self, training=training)
+
+    @property
+    def portable(self) -> "RunConfig":
+        """The same run without paths of this machine."""
+        local = self.init_from is not None and Path(self.init_from).is_absolute()
+        return replace(self, path=None, init_from=None if local else self.init_from)
 
     @property
     def takes_target(self) -> bool:

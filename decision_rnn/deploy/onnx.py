@@ -117,7 +117,7 @@ def describe(trained: TrainedAgent, target_return: float | None = None) -> dict[
             "reads_reward": config.condition.reads_reward,
         },
         "training": {
-            "config": to_dict(config),
+            "config": to_dict(config.portable),
             "provenance": to_json(data),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),

@@ -77,9 +77,9 @@ def write_package(
     `name` is that by which `find_agent` finds it. If it is `shipped` with this package, ONNX is left out and parameters
     are in half precision.
     """
-    trained = replace(trained, config=replace(trained.config, path=None))
+    trained = replace(trained, config=trained.config.portable)
     write_agent(folder, trained, half=shipped)
-    results = [replace(result, config=replace(result.config, path=None)) for result in results]
+    results = [replace(result, config=result.config.portable) for result in results]
     for i, result in enumerate(results):
         if result.held_out is not None:
             held_out = replace(result.held_out, dataset=Path(result.held_out.dataset).name)

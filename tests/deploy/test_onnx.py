@@ -136,7 +136,8 @@ def test_file_has_names_and_metadata_and_no_local_paths(tmp_path: Path, capfd: p
     """Of a run that is evaluated by a window and samples, which the file does not have: the export warns."""
     trained = made_agent(registered("lstm").config(width=8, layers=1), objective=GMMConfig(num_components=3))
     settings = replace(trained.config.evaluation, inference="window", window=7, actions="sampled")
-    trained = replace(trained, config=replace(trained.config, evaluation=settings))
+    places = {"path": str(tmp_path / "hopper.hdf5"), "init_from": str(tmp_path / "first")}
+    trained = replace(trained, config=replace(trained.config, evaluation=settings, **places))
     path = tmp_path / "policy.onnx"
     export_onnx(trained, path, target_return=1234.0)
     warned = capfd.readouterr().err
@@ -164,7 +165,7 @@ def test_file_has_names_and_metadata_and_no_local_paths(tmp_path: Path, capfd: p
     assert metadata["action"] == {"size": 3, "names": [], "low": [-1.0] * 3, "high": [1.0] * 3}
     assert metadata["training"]["step"] == 7
     assert metadata["versions"]["torch"] == torch.__version__
-    for trace in (str(Path(__file__).parents[2]).encode(), b"stack_trace", b".py"):
+    for trace in (str(Path(__file__).parents[2]).encode(), str(tmp_path).encode(), b"stack_trace", b".py"):
         assert trace not in path.read_bytes(), "the file tells of the machine it was made on"
 
 

@@ -37,12 +37,12 @@ def front_matter(card: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("without_extras")
 def test_package_has_agent_results_and_card_without_local_paths(run: Path, tmp_path: Path) -> None:
-    """For a run on a data file whose path is in its configuration and results."""
+    """For a run on a data file and from an agent whose paths are in its configuration and results."""
     before = last_checkpoint(run)
     (result,) = (run / "results").iterdir()
     for file in (before / "config.json", result):
         contents = json.loads(file.read_text())
-        contents["config"]["path"] = str(tmp_path / "data" / "hopper.hdf5")
+        contents["config"] |= {"path": str(tmp_path / "hopper.hdf5"), "init_from": str(tmp_path / "runs" / "first")}
         file.write_text(json.dumps(contents))
     folder, left_out = package(run, tmp_path / "packaged")
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
