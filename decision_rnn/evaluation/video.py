@@ -19,7 +19,7 @@ from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
-from decision_rnn.evaluation.evaluate import step_limits
+from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, importing, one_line
@@ -103,7 +103,8 @@ def film(
         The last moment of each episode.
 
     Raises:
-        InputError: If the file is not named .mp4, or the environment cannot be rendered here.
+        InputError: If the file is not named .mp4, or the environment is not that of the agent's evaluation or cannot be
+            rendered here.
     """
     if path.suffix != ".mp4":
         raise InputError(f"{path} must end in .mp4")
@@ -151,10 +152,10 @@ def watch(
 
 def _prepare(
     policy: TrainedAgent | EvaluatedPolicy,
-) -> tuple[ActingLoop[Any], str | None, tuple[int | None, int | None]]:
+) -> tuple[ActingLoop[Any], str, tuple[int | None, int | None]]:
     """A policy's actor, the id of its environment, and the limits of its episodes' lengths."""
     settings, data = policy.config.evaluation, policy.provenance
-    return actor_of(policy, settings), settings.environment_id or data.environment_id, step_limits(settings, data)
+    return actor_of(policy, settings), evaluation_environment(settings, data), step_limits(settings, data)
 
 
 @contextlib.contextmanager

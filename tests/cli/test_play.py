@@ -16,6 +16,7 @@ from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent, save_checkpoint
+from decision_rnn.utils.errors import InputError
 
 WINDOWED = EvaluationConfig(inference="window", window=1, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]
@@ -110,6 +111,14 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(inline_cli: CLI, 
     (end,) = video.film(trained, Path("a.mp4"), -300.0, 1, 7)
     assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
     assert "carried state" in inline_cli("play", "run").stdout
+
+
+@pytest.mark.usefixtures("no_screen")
+def test_no_video_shows_another_environment_than_that_of_the_data(pendulum: Callable[..., TrainedAgent]) -> None:
+    trained = pendulum()
+    data = replace(trained.provenance, environment_settings={"kwargs": {"g": 1.0}})
+    with pytest.raises(InputError, match=r"Pendulum-v1 with kwargs \{'g': 1.0\}"):
+        video.film(replace(trained, provenance=data), Path("a.mp4"), -300.0, 1, 7)
 
 
 @pytest.mark.slow
