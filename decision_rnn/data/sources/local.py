@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def cache_episodes(
     with tempfile.TemporaryDirectory(prefix=".", dir=parent) as temporary:
         store = EpisodeStore.write(
             Path(temporary) / "store",
-            (as_episode(episode, spaces[0]) for episode in episodes),
+            map(partial(as_episode, space=spaces[0]), episodes),
             environment_id=environment_id,
             source=source,
             spaces=spaces,
@@ -183,7 +184,7 @@ def write_store(
     spaces = _with_known((observation_space, action_space), environment_id, environment_settings)
     options: dict[str, Any] = {"environment_id": environment_id, "source": source, "spaces": spaces}
     label = f"{name} ({environment_id or 'no environment'})"
-    episodes = (as_episode(episode, spaces[0]) for episode in episodes)
+    episodes = map(partial(as_episode, space=spaces[0]), episodes)
     return _write(name, episodes, overwrite, label=label, missing=missing, **options)
 
 
