@@ -161,11 +161,12 @@ def import_log(
 def _known_space(space: gymnasium.Space[Any], environment_id: str | None) -> gymnasium.Space[Any] | None:
     """The environment's observation space, if it is registered and has parts of the names and shapes of a log's, which
     does not say what are choices."""
-    known = known_spaces(environment_id)
+    if (known := known_spaces(environment_id)) is None:
+        return None
     with contextlib.suppress(InputError):  # it has images
-        layouts = [Layout.of_space(each, "observations") for each in (space, *(known or ())[:1])]
-        first, *others = ({part.path: part.shape or (1,) for part in layout.parts} for layout in layouts)
-        return known[0] if known and others == [first] else None
+        layouts = (Layout.of_space(each, "observations") for each in (space, known[0]))
+        own, expected = ({part.path: part.shape or (1,) for part in layout.parts} for layout in layouts)
+        return known[0] if own == expected else None
     return None
 
 
