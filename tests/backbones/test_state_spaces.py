@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from subjects import WIDTH, make
 
 from decision_rnn.backbones.s4d import _causal_product, _causal_sum
-from decision_rnn.backbones.testing import PATTERNS, add_noise, assert_near, mask, noise
+from decision_rnn.backbones.testing import BATCH, PATTERNS, add_noise, assert_near, mask, noise
 
 
 def test_s4d_starts_from_the_eigenvalues_of_s4d_lin():
@@ -48,7 +48,7 @@ def test_s4d_with_tiny_step_size_is_accurate_in_float32():
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_causal_sum_of_cuda_equals_the_product(pattern: str):
-    u, kernel = noise(WIDTH, 3, 12).requires_grad_(), noise(WIDTH, 12, seed=1).requires_grad_()
+    u, kernel = noise(WIDTH, BATCH, 12).requires_grad_(), noise(WIDTH, 12, seed=1).requires_grad_()
     age, episode = torch.arange(12)[:, None] - torch.arange(12), mask(pattern).cumsum(1)
     results = []
     for causal in (_causal_product, _causal_sum):

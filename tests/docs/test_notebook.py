@@ -11,6 +11,7 @@ nbclient = pytest.importorskip("nbclient", reason="needs pip install nbclient ip
 pytest.importorskip("ipykernel", reason="needs pip install nbclient ipykernel")
 
 
+@pytest.mark.slow
 def test_notebook_runs_and_its_agent_follows_its_target(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(ROOT / "docs" / "first-agent.ipynb", as_version=4)

@@ -154,7 +154,7 @@ def test_recipes_are_those_of_ogbenchs_names() -> None:
     assert RECIPES["ogbench/scene-play-v0"].environment_id == "decision_rnn/ogbench-scene-v0"
 
 
-QUICK = {"pointmaze-medium-navigate", "pointmaze-medium-stitch", "cube-single-play", "cube-single-noisy", "scene-noisy"}
+QUICK = {"pointmaze-medium-navigate", "pointmaze-medium-stitch", "cube-single-play"}
 
 
 @pytest.mark.parametrize(

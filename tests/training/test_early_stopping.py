@@ -127,6 +127,7 @@ train(resume=True, output="run")
 """
 
 
+@pytest.mark.slow
 def test_run_killed_at_its_best_and_last_step_stops_there_too() -> None:
     """It is killed before the best checkpoint is linked, and before the last one is there; on one thread, as here."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
