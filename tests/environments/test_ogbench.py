@@ -1,5 +1,8 @@
 """OGBench: files in its layout, its recipes and its environments, against the package itself."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +187,16 @@ def test_recipe_plays_each_episode_as_if_it_were_the_first(name: str) -> None:
     assert environment.observation_space.contains(observation)
     assert environment.unwrapped.cur_task_id == 3
     assert not np.array_equal(observation["achieved_goal"], observation["desired_goal"])
+
+
+@pytest.mark.slow
+def test_no_screen_is_no_warning() -> None:
+    code = (
+        "from decision_rnn.environments.registry import make_environment as make\nmake('decision_rnn/ogbench-scene-v0')"
+    )
+    environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("task", ["pointmaze-teleport", "scene"])

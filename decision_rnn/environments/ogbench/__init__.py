@@ -6,6 +6,7 @@ They cover the tasks whose oracles are scripted: point mazes, cubes, scene and p
 
 import importlib
 import re
+import warnings
 from typing import NamedTuple
 
 import gymnasium
@@ -79,10 +80,17 @@ def oracle_entries(name: str) -> list[int]:
     return positions + lit + [task.states - 2 * slider for slider in range(task.sliders, 0, -1)]
 
 
+def import_ogbench() -> None:
+    """Import `ogbench` without its warning that there is no screen; it registers its environments."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("ogbench")
+
+
 def register(environment_id: str) -> None:
     """Register the environment if it is a task; ModuleNotFoundError without `ogbench`."""
     if match := ID.fullmatch(environment_id):
-        importlib.import_module("ogbench")
+        import_ogbench()
         gymnasium.register(
             environment_id,
             "decision_rnn.environments.ogbench.environment:OGBenchEnvironment",

@@ -1,7 +1,6 @@
 """OGBench's environments with their goals in the observation, and episodes with such goals."""
 
 import contextlib
-import importlib
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.random import mtrand
 
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.ogbench import ORACLE, oracle_entries, task_spaces
+from decision_rnn.environments.ogbench import ORACLE, import_ogbench, oracle_entries, task_spaces
 from decision_rnn.environments.registry import EPISODES_AT_ONCE
 
 MAX_AT_ONCE = 10
@@ -46,18 +45,18 @@ def global_generator(generator: np.random.BitGenerator) -> Iterator[None]:
 
 def make(task: str, **settings: Any) -> Any:
     """OGBench's environment of a task, with the suffix `ORACLE` or without, without a time limit."""
-    importlib.import_module("ogbench")
+    import_ogbench()
     spec = gymnasium.spec(f"{task.removesuffix(ORACLE)}-v0")
-    if not task.startswith("pointmaze"):
-        # With an arm, OGBench makes a new action space at every access, so that no seed reaches the random actions
-        # that it takes on the way to a goal's state.
-        kind: Any = gymnasium.envs.registration.load_env_creator(str(spec.entry_point))
-        entry_point: Any = type(kind.__name__, (kind,), {"action_space": task_spaces(task)[1]})
-        spec = replace(spec, entry_point=entry_point)
     if task.endswith(ORACLE):
         settings["use_oracle_rep"] = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no screen
+        if not task.startswith("pointmaze"):
+            # With an arm, OGBench makes a new action space at every access, so that no seed reaches the random actions
+            # that it takes on the way to a goal's state.
+            kind: Any = gymnasium.envs.registration.load_env_creator(str(spec.entry_point))
+            entry_point: Any = type(kind.__name__, (kind,), {"action_space": task_spaces(task)[1]})
+            spec = replace(spec, entry_point=entry_point)
         return gymnasium.make(spec, disable_env_checker=True, **settings).unwrapped
 
 
