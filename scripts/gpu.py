@@ -110,11 +110,12 @@ def contract(sizes: Sizes) -> Rows:
     """Tests of every layer's contract, of the kernel and of captured steps, on three of four cores."""
     processes = str(max(1, 3 * available_cores() // 4))
     command = [sys.executable, "-m", "pytest", "-vv", "-p", "no:cacheprovider", "-n", processes, *sizes.contract]
-    options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": ROOT}
-    try:
-        output = subprocess.run(command, timeout=SECONDS["contract"] - 10, **options).stdout.decode()
-    except subprocess.TimeoutExpired as error:
-        output = (error.stdout or b"").decode()
+    with tempfile.TemporaryFile() as file:  # the end of a pipe waits for pytest's own processes, which may outlive it
+        options: Any = {"stdout": file, "stderr": subprocess.STDOUT, "cwd": ROOT}
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, timeout=SECONDS["contract"] - 10, **options)
+        file.seek(0)
+        output = file.read().decode()
     if (collected := re.search(r"\[(\d+) items?\]", output)) is None:
         raise RuntimeError(f"pytest ran no test: {output[-300:]}")
     results = re.findall(r"^\[gw\d+\] \[ *\d+%\] ([A-Z]+) (\S+)", output, re.MULTILINE)

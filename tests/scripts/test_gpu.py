@@ -1,8 +1,11 @@
 """`scripts/gpu.py` on the CPU with tiny sizes, and what becomes of a part that fails; no test asserts a time."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,3 +50,22 @@ def test_part_that_hangs_ends_at_its_limit(tmp_path: Path, monkeypatch: pytest.M
     part = gpu.finish_part("scan", process, tmp_path / "missing")
     assert process.poll() is not None
     assert len(part["errors"]) == 1
+
+
+@pytest.mark.slow
+def test_results_of_tests_do_not_wait_for_processes_that_outlive_pytest(tmp_path: Path) -> None:
+    """As pytest-xdist's do for up to fifteen seconds after pytest is killed at its limit, shortly before the part's."""
+    test, number, ended = (tmp_path / name for name in ("test_slow.py", "process", "ended"))
+    test.write_text(f"""
+import os, pathlib, subprocess
+
+def test_that_leaves_a_process():
+    command = ["sh", "-c", "sleep 40; touch {ended}"]
+    output = open(f"/proc/{{os.getppid()}}/fd/1", "a")  # pytest's own
+    process = subprocess.Popen(command, stdout=output, start_new_session=True)
+    pathlib.Path("{number}").write_text(str(process.pid))
+""")
+    rows = list(gpu.contract(replace(gpu.SMOKE, contract=(str(test),))))
+    os.killpg(int(number.read_text()), signal.SIGKILL)
+    assert not ended.exists()
+    assert [row.value for row in rows] == [1, 0, 0, 0, 0]
