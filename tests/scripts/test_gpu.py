@@ -69,3 +69,12 @@ def test_that_leaves_a_process():
     os.killpg(int(number.read_text()), signal.SIGKILL)
     assert not ended.exists()
     assert [row.value for row in rows] == [1, 0, 0, 0, 0]
+
+
+def test_numbers_of_the_kernel_are_tested_on_the_gpu() -> None:
+    """And not in Triton's interpreter, which the name of a test alone does not choose."""
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", "pytest", "-n0", "-o", "addopts=", "--collect-only", "-q", gpu.CUDA_TESTS[0]]
+    options = {"cwd": gpu.ROOT, "capture_output": True, "text": True}
+    names = subprocess.run([*command, "-k", gpu.FAST], **options).stdout
+    assert ["[cuda]" in names, "[interpreter]" in names] == [True, False], names

@@ -23,9 +23,11 @@ on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees n
 
 
 @pytest.mark.parametrize("where", ["interpreter", pytest.param("cuda", marks=on_cuda)])
-def test_triton_cases_pass_in_interpreter_and_on_cuda(where):
-    """In a separate process, since Triton reads whether to interpret only when it is imported."""
-    command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "triton_cases.py"]
+def test_triton_cases_pass(where):
+    """In separate processes, since Triton reads whether to interpret only when it is imported. On CUDA in four, which
+    compile some dozens of kernels, seconds each."""
+    processes = "4" if where == "cuda" else "0"
+    command = [sys.executable, "-m", "pytest", "-n", processes, "-p", "no:cacheprovider", "triton_cases.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1" if where == "interpreter" else "0"}
     found = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
