@@ -50,24 +50,40 @@ class WeightedStarts:
     "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature of
     1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform segments, unless
     segments start at beginnings.
+
+    Rows that go on from segment to segment do so with the probability `survival`, into an episode of lower weight
+    less often, by the ratio of the weights. Those that do not are drawn where this leaves too few rows, so that all
+    together have these probabilities.
     """
 
-    def __init__(self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool) -> None:
+    def __init__(
+        self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool, survival: float = 0.0
+    ) -> None:
         returns = store.episode_returns
         relative = np.zeros(len(store)) if store.equal_returns else (returns - returns.min()) / float(np.ptp(returns))
-        self.weights = torch.from_numpy(np.exp(weighting * relative))
+        self.weights, self.offsets = torch.from_numpy(np.exp(weighting * relative)), torch.from_numpy(store.offsets)
         # No segment starts in the last context - 1 steps of the store.
-        bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
-        choices = bounds.diff().clamp_max(1) if at_beginnings else bounds.diff()
-        self.first, self.last = bounds[:-1], bounds[:-1] + choices - 1
-        self.cumulative = (self.weights * choices).cumsum(0)
+        count, beginnings = store.steps - context + 1, self.offsets[self.offsets < store.steps - context + 1]
+        if at_beginnings:
+            self.first, choices, self.density = beginnings, torch.ones_like(beginnings), self.weight(beginnings)
+        else:  # first steps with the same weight, which also follow on first steps with the same weight
+            self.first = torch.cat([beginnings, (beginnings + context) % count]).unique()
+            choices = self.first.diff(append=torch.tensor([count]))
+            weight = self.weight(self.first)
+            self.density = weight - survival * weight.minimum(self.weight((self.first - context) % count))
+        self.last = self.first + choices - 1
+        self.cumulative = (self.density * choices).cumsum(0)
+
+    def weight(self, step: Tensor) -> Tensor:
+        """The weights of the episodes of steps, float64."""
+        return self.weights[torch.searchsorted(self.offsets, step, right=True) - 1]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Sample `count` first steps, (count,) int64."""
         drawn = torch.rand(count, dtype=torch.float64, generator=generator) * self.cumulative[-1]
-        episode = torch.searchsorted(self.cumulative, drawn, right=True).clamp_max(len(self.weights) - 1)
-        before_end = ((self.cumulative[episode] - drawn) / self.weights[episode]).long()
-        return torch.maximum(self.last[episode] - before_end, self.first[episode])  # rounding may leave the episode
+        part = torch.searchsorted(self.cumulative, drawn, right=True).clamp_max(len(self.first) - 1)
+        before_end = ((self.cumulative[part] - drawn) / self.density[part]).long()
+        return torch.maximum(self.last[part] - before_end, self.first[part])  # rounding may leave the part
 
 
 class StepStream:
@@ -79,7 +95,7 @@ class StepStream:
 
     With `tbptt_segments` above 1 (`carries_state`), every row of a batch continues where it ended in the previous
     batch, for that many segments on average: at each segment it restarts at a newly drawn first step with probability
-    1 / `tbptt_segments`, and always at the end of the stream.
+    1 / `tbptt_segments`, and at the end of the stream near its beginning, so that all steps are read equally often.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
     `goal_discount` and `p_randomgoal`, see `HindsightGoals`, and returns-to-go by minus the steps until then.
@@ -119,10 +135,12 @@ class StepStream:
         self.table = torch.from_numpy(store.file).to(self.device) if kept else None
 
         self.start_count = store.steps - context + 1  # a segment starts at one of the first so many steps
-        self.next_start = torch.full((batch_size,), self.start_count)  # of each row; past the end: it restarts
-        at_beginnings = segment_start == "episode"
-        weighted = return_weighting != 0 or at_beginnings
-        self.weighted_starts = WeightedStarts(store, context, return_weighting, at_beginnings) if weighted else None
+        self.next_start = torch.full((batch_size,), -1)  # of each row, which may be past the end; -1: it restarts
+        self.survival, self.at_beginnings = 1 - 1 / tbptt_segments, segment_start == "episode"
+        self.weighted_starts = None
+        if return_weighting != 0 or self.at_beginnings:
+            options = return_weighting, self.at_beginnings, self.survival
+            self.weighted_starts = WeightedStarts(store, context, *options)
         self.goals = None
         if goals is not None:
             self.goals = HindsightGoals(store, goals, batch_size, self.generator, goal_discount, p_randomgoal)
@@ -146,11 +164,17 @@ class StepStream:
             start = self.weighted_starts.draw(self.batch_size, self.generator)
         continues = None
         if self.carries_state:
-            restart = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_segments < 1
-            restart |= self.next_start >= self.start_count
-            start = torch.where(restart, start, self.next_start)
+            within = self.next_start < self.start_count
+            beyond = torch.zeros_like(start) if self.at_beginnings else self.next_start % self.start_count
+            following = torch.where(within, self.next_start, beyond)
+            survival = torch.full((self.batch_size,), self.survival, dtype=torch.float64)
+            if self.weighted_starts is not None:
+                before = self.weighted_starts.weight((self.next_start - self.context).clamp_min(0))
+                survival *= (self.weighted_starts.weight(following) / before).clamp_max(1)
+            survives = torch.rand(self.batch_size, generator=self.generator) >= 1 - survival
+            survives &= self.next_start >= 0
+            start, continues = torch.where(survives, following, start), survives & within
             self.next_start = start + self.context
-            continues = ~restart
         flags = (self.boundaries.index_select(0, start) & BITS).bool()
         if self.goals is not None:
             goal, goal_steps = self.goals.draw(start, flags[0], continues, self.context)

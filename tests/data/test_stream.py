@@ -111,6 +111,39 @@ def test_rows_that_go_on_from_slice_to_slice_restart_with_an_episode(store: Epis
     assert 400 < restarted < 1200  # of 1,920, a third and those at the store's end
 
 
+@pytest.mark.parametrize("weighting", [0.0, 3.0])
+def test_rows_that_go_on_read_every_episode_by_its_weight(tmp_path: Path, weighting: float) -> None:
+    """Of a short log, and with neighbours of very different returns: the share of each first step of segments is that
+    of segments that do not go on."""
+    generator, returns = np.random.default_rng(0), [5.0, 0.0, 4.0, 1.0, 3.0, 2.0]
+    lengths = [7, 30, 3, 12, 25, 8]
+    episodes = [
+        Episode(generator.normal(size=(n + 1, 4)), np.zeros((n, 2), np.float32), np.eye(1, n)[0] * total, True, False)
+        for n, total in zip(lengths, returns, strict=True)
+    ]
+    store = written(tmp_path / "short", episodes)
+    expected = np.repeat(np.exp(weighting * np.array(returns) / 5), lengths)[: 85 - 10 + 1]
+    stream = StepStream(store, 10, 400, 0, tbptt_segments=8, return_weighting=weighting)
+    for _ in range(60):  # until the rows no longer are where they began
+        stream.sample()
+    # Batches so far apart that hardly a row still goes on from the one before.
+    batches = [[stream.sample() for _ in range(30)][-1] for _ in range(40)]
+    counts = np.bincount(np.concatenate([starts_of(batch, store) for batch in batches]), minlength=76)
+    assert scipy.stats.chisquare(counts, 16_000 * expected / expected.sum()).pvalue > 1e-3
+
+
+def test_rows_that_begin_with_an_episode_read_every_episode(tmp_path: Path) -> None:
+    zeros = np.zeros((30, 2), np.float32)
+    log = [Episode(np.full((31, 4), i, np.float32), zeros, zeros[:, 0], False, True) for i in range(20)]
+    store = written(tmp_path / "log", log)
+    stream = StepStream(store, 10, 200, 0, tbptt_segments=50, segment_start="episode")
+    for _ in range(300):
+        stream.sample()
+    read = torch.stack([stream.sample().observation[..., 0] for _ in range(600)])
+    shares = np.bincount(read.flatten().long(), minlength=20) / read.numel() * 20
+    np.testing.assert_allclose(shares, 1, atol=0.1)
+
+
 @pytest.mark.parametrize(("slices", "weighting"), [(1, 0.0), (4, 0.0), (1, 3.0), (4, 3.0)])
 def test_restored_stream_continues_with_the_same_batches(
     store: EpisodeStore, tmp_path: Path, slices: int, weighting: float
