@@ -38,8 +38,8 @@ class AgentConfig:
             observations contain the full state, it can mislead: consecutive actions are similar (Wen et al., "Fighting
             Copycat Agents in Behavioral Cloning from Observation Histories" (2020)).
         delta_actions: Whether the agent learns changes to its previous action, which are added to it when it acts, for
-            logs in which consecutive actions are nearly equal. At an episode's first step they are changes to the mean
-            first action of the data. Its own errors add up, so that it should see where the robot is.
+            logs in which consecutive actions are nearly equal. At an episode's first step it learns the action itself.
+            Its own errors add up, so that it should see where the robot is.
         timestep_embedding: Add a learnt embedding of the timestep to the tokens, as the Decision Transformer does.
         conditioning: How the condition enters: as a `token` or a part of one, as in the Decision Transformer, or by
             adaptive layer norm after the backbone (`adaln`, as in DDT, arXiv 2601.15953), whose state then does not
@@ -167,7 +167,7 @@ class PolicyNetwork(nn.Module):
         self.action_layout = Layout.of_space(spec.action_space, "actions")
         self.observation_dim, self.action_dim = self.observation_layout.size, self.action_layout.size
         self.action_scale = ActionScale(spec.action_space)
-        changes = torch.zeros(3, self.action_dim) if spec.action_changes is None else spec.action_changes
+        changes = torch.zeros(2, self.action_dim) if spec.action_changes is None else spec.action_changes
         self.register_buffer("action_changes", changes.float() if config.delta_actions else None)
         if config.delta_actions and self.action_scale.discrete:
             raise InputError(f"agent.delta_actions needs actions in a Box, not {one_line(spec.action_space)}.")
@@ -232,10 +232,12 @@ class PolicyNetwork(nn.Module):
         return (center + radius * predicted).clamp(self.action_scale.low, self.action_scale.high)
 
     def _changes(self, previous_action: Tensor, timestep: Tensor) -> tuple[Tensor, Tensor]:
-        """The middle of the actions within reach of the previous one, and the largest change from there."""
-        low, high, first = self.action_changes.unbind()
-        center = torch.where(timestep.unsqueeze(-1) == 0, first, previous_action) + (low + high) / 2
-        return center, torch.where(low < high, (high - low) / 2, 1.0)
+        """The middle of the actions within reach of the previous one, at first of all, and the largest change from
+        there."""
+        (low, high), first = self.action_changes.unbind(), timestep.unsqueeze(-1) == 0
+        center = torch.where(first, self.action_scale.center, previous_action + (low + high) / 2)
+        radius = torch.where(low < high, (high - low) / 2, 1.0)
+        return center, torch.where(first, self.action_scale.radius, radius)
 
     def run_backbone(self, tokens: list[Tensor], reset: Tensor, state: State | None) -> tuple[Tensor, State]:
         """The hidden state after every step's last token, (batch, time, width), and the backbone's state after them."""

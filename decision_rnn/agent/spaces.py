@@ -23,8 +23,8 @@ class AgentSpec:
         rtg_limit: (timesteps,), the largest return-to-go of the acting agent at each timestep, with the last value for
             all later timesteps; of length 1 if it does not depend on the timestep. None for no limit.
         training_rtg_limit: (timesteps,), the same for returns-to-go in training. It is not stored with the agent.
-        action_changes: (3, action_dim), the smallest and the largest change of actions from one step to the next, and
-            the mean first action of an episode; None without `agent.delta_actions`.
+        action_changes: (2, action_dim), the smallest and the largest change of actions from one step to the next; None
+            without `agent.delta_actions`.
         width: Channels of the hidden states that an objective reads; set by the agent.
     """
 

@@ -246,12 +246,10 @@ class EpisodeStore:
         return selection
 
     def action_changes(self) -> np.ndarray:
-        """(3, A) float64: the smallest and the largest change of actions from one step to the next, 0 included, and the
-        mean first action of an episode."""
+        """(2, A) float64: the smallest and the largest change of actions from one step to the next, 0 included."""
         changes = self.actions - self.table[:, self.columns["previous_action"]].astype(np.float64)
-        first = changes[self.offsets[:-1]].mean(axis=0)  # before it, the previous action is 0
         changes[self.offsets[:-1]] = 0.0
-        return np.stack([changes.min(axis=0), changes.max(axis=0), first])
+        return np.stack([changes.min(axis=0), changes.max(axis=0)])
 
     def returns_to_go(self) -> np.ndarray:
         """(steps,) float32, the undiscounted sum of the rewards from each step to the episode's end."""

@@ -44,25 +44,31 @@ def trained(folder: Path, **agent: Any) -> decision_rnn.Run:
     return decision_rnn.train("local/log", SMALL, steps=100, output=folder, **options)
 
 
-def test_targets_are_changes_in_the_range_of_the_data(stores: tuple[EpisodeStore, EpisodeStore]) -> None:
+def test_targets_are_first_actions_and_then_changes_in_the_range_of_the_data(
+    stores: tuple[EpisodeStore, EpisodeStore],
+) -> None:
     episodes = list(stores[0])
     changes = np.concatenate([np.diff(episode.actions, axis=0) for episode in episodes])
     low, high = np.minimum(changes.min(0), 0), np.maximum(changes.max(0), 0)
-    first = np.mean([episode.actions[0] for episode in episodes], axis=0)
-    np.testing.assert_allclose(stores[0].action_changes(), [low, high, first], atol=1e-6)
+    np.testing.assert_allclose(stores[0].action_changes(), [low, high], atol=1e-6)
 
     spec = agent_spec(torch.zeros(3), torch.ones(3), stores[0].action_space)
     agent = DecisionAgent(DELTA, registered("mlp").config(width=8), spec)
     agent.action_changes.copy_(torch.from_numpy(stores[0].action_changes()))
     batch = StepStream(stores[0], 20, 16, 0, "cpu").sample()
     targets = agent.with_targets(batch).action
-    previous = np.where(batch.timestep.numpy()[..., None] == 0, first, batch.previous_action.double().numpy())
-    expected = 2 * (batch.action.double().numpy() - previous - low)[..., 0] / (high - low)[0] - 1
-    np.testing.assert_allclose(targets[..., 0], np.clip(expected, -1, 1), atol=1e-3)
+    first, box = batch.timestep.numpy() == 0, stores[0].action_space
+    start = np.where(first, box.low[0], batch.previous_action.double().numpy()[..., 0] + low[0])
+    expected = (
+        2
+        * (batch.action.double().numpy()[..., 0] - start)
+        / np.where(first, np.ptp([box.low, box.high], axis=0)[0], (high - low)[0])
+        - 1
+    )
+    np.testing.assert_allclose(targets[..., 0], expected, atol=1e-3)
     assert targets[..., 1].abs().max() == 0
-    later = batch.timestep > 0
     returned = agent.actions(targets, batch.previous_action, batch.timestep)
-    torch.testing.assert_close(returned[later], batch.action[later], atol=1e-5, rtol=0)
+    torch.testing.assert_close(returned, batch.action, atol=1e-5, rtol=0)
 
 
 def test_changes_are_learnt_and_exported(stores: tuple[EpisodeStore, EpisodeStore], tmp_path: Path) -> None:
@@ -83,14 +89,14 @@ def test_changes_are_learnt_and_exported(stores: tuple[EpisodeStore, EpisodeStor
     taken, box = np.array(throttle), run.agent.provenance.action_space
     assert np.corrcoef(taken[:, 0], np.cumsum(observations[:, 0]))[0, 1] > 0.9  # changes add up
     assert ((taken >= box.low) & (taken <= box.high)).all()
-    low, high, _ = stores[0].action_changes()
+    low, high = stores[0].action_changes()
     assert (np.diff(taken, axis=0) <= high + 1e-5).all()
     assert (np.diff(taken, axis=0) >= low - 1e-5).all()
 
 
 def test_box_still_bounds_actions() -> None:
     spec = agent_spec(
-        torch.zeros(3), torch.ones(3), Box(-1, 1, (2,)), action_changes=torch.tensor([[-9.0] * 2, [9.0] * 2, [0.0] * 2])
+        torch.zeros(3), torch.ones(3), Box(-1, 1, (2,)), action_changes=torch.tensor([[-9.0] * 2, [9.0] * 2])
     )
     agent = DecisionAgent(DELTA, registered("mlp").config(width=8), spec)
     assert agent.actions(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1)).tolist() == [[1, 1]]
