@@ -19,6 +19,7 @@ from decision_rnn.agent.conditions.base import CONDITIONS, ConditionConfig, NoCo
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig
 from decision_rnn.agent.network import AgentConfig
+from decision_rnn.agent.objectives.action_chunk import ActionChunkConfig
 from decision_rnn.agent.objectives.base import OBJECTIVES, ObjectiveConfig
 from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
@@ -223,7 +224,9 @@ class RunConfig:
         ahead = training.p_randomgoal > 0 or training.goal_discount not in (None, 1)
         returns, dropout = isinstance(self.condition, ReturnToGoConfig), self.condition.dropout > 0
         adaln = self.condition.needs_adaln or self.agent.conditioning == "adaln"
+        chunk = self.objective.chunk_size if isinstance(self.objective, ActionChunkConfig) else 0
         conflicts = {
+            "objective.chunk_size must be at most training.context": chunk > training.context,
             "condition return_to_go needs training.goal_relabeling none": relabeled and returns,
             "condition time_to_goal needs training.goal_relabeling hindsight": self.time_to_goal and not relabeled,
             "training.p_randomgoal needs condition none": self.time_to_goal and training.p_randomgoal > 0,

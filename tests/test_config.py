@@ -264,3 +264,11 @@ def test_width_and_match_parameters_override_each_other_but_not_in_one_file(tmp_
     file.write_text("dataset: hopper-medium\nbackbone: {width: 64, match_parameters: 600k}\n")
     with pytest.raises(InputError, match=r"backbone\.width"):
         parse("--config", str(file))
+
+
+def test_a_chunk_is_no_longer_than_a_segment() -> None:
+    """Its last actions would have no target in training, and still be executed."""
+    chunk = ["--objective", "action_chunk", "--objective.chunk_size", "21"]
+    assert parse("hopper-medium", *chunk, "--training.context", "21").objective.chunk_size == 21
+    with pytest.raises(InputError, match=r"objective\.chunk_size.*training\.context"):
+        parse("hopper-medium", *chunk)

@@ -18,7 +18,7 @@ class ActionChunkConfig(ObjectiveConfig):
     """Several actions at once, in a Box.
 
     Attributes:
-        chunk_size: The number of actions that are predicted and executed together.
+        chunk_size: The number of actions that are predicted and executed together, at most `training.context`.
     """
 
     name: str = "action_chunk"
