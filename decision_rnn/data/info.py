@@ -153,7 +153,7 @@ def warn_of_bounds(store: EpisodeStore) -> Iterator[str]:
     """Sentences on actions that agents cannot return, and on entries that use little of their bounds."""
     if not isinstance(box := store.action_space, Box):
         return
-    if (outside := _share_outside(store.actions, box)) >= SHIFTED:
+    if (outside := share_outside(store.actions, box)) >= SHIFTED:
         yield (
             f"in {outside:.1%} of the steps an action is outside the action space, {box.low.min():.4g} to "
             f"{box.high.max():.4g}, so that agents cannot return it: give actions and bounds the same unit"
@@ -166,7 +166,7 @@ def warn_of_bounds(store: EpisodeStore) -> Iterator[str]:
         )
 
 
-def _share_outside(actions: np.ndarray, box: Box) -> float:
+def share_outside(actions: np.ndarray, box: Box) -> float:
     """The share of steps with an action outside a box."""
     return float(((actions < box.low.ravel()) | (actions > box.high.ravel())).any(axis=1).mean())
 
@@ -206,7 +206,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
                 f"{_named(store, kind, np.flatnonzero(little))} hardly varies in the held-out steps, by "
                 f"{spread[little].max():.1%} of the standard deviation in training: give both the same unit"
             )
-    if isinstance(box := store.action_space, Box) and (outside := _share_outside(held_out.actions, box)) >= SHIFTED:
+    if isinstance(box := store.action_space, Box) and (outside := share_outside(held_out.actions, box)) >= SHIFTED:
         yield (
             f"in {outside:.1%} of the held-out steps an action is outside the box that agents keep to: set it by "
             "`data import --action_low --action_high`"

@@ -11,7 +11,7 @@ from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, chec
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
-from decision_rnn.data.info import warn_of_shift
+from decision_rnn.data.info import SHIFTED, share_outside, warn_of_shift
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
@@ -89,6 +89,12 @@ def prepare_run(
         tell(line)
     for warning in () if held_out is None else warn_of_shift(episodes, held_out):
         warn(f"warning: {config.validation}: {warning}")
+    box = actions if initial is not None and isinstance(actions, gymnasium.spaces.Box) else None
+    if box is not None and (outside := share_outside(episodes.actions, box)) >= SHIFTED:
+        warn(
+            f"warning: in {outside:.1%} of the steps of {dataset.name} an action is outside the box of init_from "
+            f"{config.init_from}, which its agent keeps to: train another agent for larger actions"
+        )
     if rank() == 0:
         if overwrite:
             remove_run(folder)

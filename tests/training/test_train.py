@@ -182,6 +182,19 @@ def test_train_from_weights_takes_only_the_cap_from_the_data(run: Run, inside: P
     assert main(["train", "--output", "words", "--resume"]) == 0
 
 
+@pytest.mark.parametrize(("scale", "warned"), [(1.0, False), (3.0, True)])
+def test_train_from_weights_warns_of_actions_outside_its_box(
+    inside: Path, capsys: pytest.CaptureFixture[str], scale: float, warned: bool
+) -> None:
+    generator, options = np.random.default_rng(0), {"steps": 2, "training": {"loggers": []}}
+    log = [{"observations": generator.normal(size=(31, 2)), "actions": generator.uniform(-1, 1, (30, 1))}] * 2
+    run = train(log, {"name": "mlp", "width": 8, "layers": 1}, output="first", **options)
+    capsys.readouterr()
+    other = [{**episode, "actions": scale * episode["actions"]} for episode in log]
+    train(other, init_from=run, output="second", **options)
+    assert ("outside" in capsys.readouterr().err) == warned
+
+
 def test_file_is_read_with_what_the_command_line_overrides(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = "backbone: {match_parameters: 1, layers: 1}\ntraining: {steps: 2}\nevaluation: {episodes: 0}\n"
     Path("run.yaml").write_text(f"dataset: local/swing\n{keys}")
