@@ -170,7 +170,7 @@ def test_sampled_actions_have_the_frequencies_of_the_data(tmp_path: Path) -> Non
     """The action 0 has the probability 3/4 in the data, whatever is observed, and earns 0; the other, 1, earns -1."""
     generator = np.random.default_rng(0)
     dataset = record("coin", lambda observation: int(generator.random() < 0.25), episodes=150)
-    run = decision_rnn.train(dataset, steps=60, output=tmp_path / "run", **CLONING)
+    run = decision_rnn.train(dataset, steps=200, output=tmp_path / "run", **CLONING)
     settings: dict[str, Any] = {"episodes": 150, "progress": False}
     assert decision_rnn.evaluate(run, processes=1, **settings).targets[0].return_mean == 0
     sampled = [decision_rnn.evaluate(run, actions="sampled", processes=count, **settings) for count in (1, 2)]

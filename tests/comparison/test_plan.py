@@ -151,7 +151,10 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
         ({"variants": {"impossible": {"training": {"context": 41}}}}, "impossible .*local/mine.*context 41"),
         ({"variants": {"impossible": {"top_fraction": 0.2, "training": {"context": 9}}}}, "impossible .*top_fraction"),
         ({"evaluation.actions": "sampled"}, r"narrow .*local/mine.*evaluation\.actions"),
-        ({"datasets": "local/poles", "objective": "action_chunk"}, r"narrow .*local/poles.* Box.* Discrete\(2\)"),
+        (
+            {"datasets": "local/poles", "objective": {"name": "action_chunk", "chunk_size": 2}},
+            r"narrow .*local/poles.* Box.* Discrete\(2\)",
+        ),
         ({"datasets": "local/none", "output": "deep/runs"}, "local/none"),
     ],
 )

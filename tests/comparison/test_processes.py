@@ -100,6 +100,7 @@ def test_comparison_killed_ten_times_has_the_same_numbers(mine: Path, comparing:
     killed_again_and_again(comparing, tmp_path, kills=10, seeds=3, jobs="2")
 
 
+@pytest.mark.slow
 def test_killed_run_fails_and_resumes_when_started_again(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

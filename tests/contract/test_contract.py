@@ -1,7 +1,7 @@
 """Every registered mixer, alone and stacked, has every property of the contract, against its paper's equations.
 
-Long sequences of stacks, and of all but the first configuration of a mixer, are slow tests, and so are dense resets in
-stacks, and the paper's block of mixers that are not in `BLOCKS`: it is the same code around each.
+Long sequences of stacks, of mixers that loop, and of all but the first configuration of a mixer, are slow tests, and so
+are dense resets in stacks, and the paper's block of mixers that are not in `BLOCKS`: it is the same code around each.
 """
 
 import pytest
@@ -11,6 +11,8 @@ from subjects import subjects
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.backbones.testing import dense_resets
 
+LOOPS = {"gru", "lstm", "rnn", "scrn", "slstm"}
+"""Mixers that run step after step."""
 BLOCKS = {"aaren", "lstm", "mamba", "mingru", "s4d", "transformer"}
 """Mixers with states of all kinds: windows and caches, gates, complex numbers, sums of logarithms."""
 
@@ -18,7 +20,8 @@ BLOCKS = {"aaren", "lstm", "mamba", "mingru", "s4d", "transformer"}
 def is_slow(check, subject, number):
     if subject.config.convolution and subject.name not in BLOCKS:
         return True
-    return (number and check is long_sequences) or (subject.layers and check is dense_resets)
+    loops = subject.name in LOOPS
+    return ((number or loops) and check is long_sequences) or (subject.layers and check is dense_resets)
 
 
 CASES = [

@@ -35,6 +35,8 @@ SMALLER = {
     "for seed in range(30):": "for seed in range(6):",
 }
 """What stands in a page, and what is run in its place."""
+LONG = {"own-data", "does-my-task-need-memory"}
+"""Tutorials that take longest, which only the slow tests run."""
 PROCESSES = ("compare", "report", "package", "play")
 """Commands that start processes, need what those made, or take long: left to the slow tests."""
 
@@ -93,7 +95,7 @@ def smaller(block: CodeBlock) -> str:
     return "\n" * (block.line - 1) + text if block.language == "python" else text
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in TUTORIALS if page.stem not in LONG], ids=lambda page: page.stem)
 def test_tutorial_runs_without_commands_that_start_processes(
     page: Path, folder: Path, inline_cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_signal_of_a_scheduler_ends_training_with_a_checkpoint(start: Start, num
     assert_saved(Path("run"))
 
 
+@pytest.mark.slow
 def test_hangup_that_nohup_ignores_does_not_end_training(start: Start) -> None:
     process = start(*TRAIN, *LONG, ignored=(signal.SIGHUP,))
     wait_for_steps(process, Path("run"))
@@ -89,10 +90,8 @@ def test_hangup_that_nohup_ignores_does_not_end_training(start: Start) -> None:
     assert_saved(Path("run"))
 
 
-@pytest.mark.parametrize(
-    "whole_job",
-    [pytest.param(False, id="the comparison"), pytest.param(True, id="all its processes", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("whole_job", [False, True], ids=["the comparison", "all its processes"])
 def test_signal_ends_the_runs_of_a_comparison_with_checkpoints(start: Start, whole_job: bool) -> None:
     words = ("-m", "decision_rnn", "compare", "local/mine", "--output", "compared", "--backbones", "mingru,lru")
     words += ("--controls", "none", "--seeds", "1", "--jobs", "2", "--checkpoint_episodes", "0", *LONG)
