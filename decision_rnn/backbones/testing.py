@@ -20,10 +20,10 @@ ROUNDINGS = 32
 """A difference is also allowed if errors of so many units in the last place, in weights and inputs, make it in exact
 arithmetic: some layers magnify the rounding of what they read."""
 PATTERNS = {
-    "none": "............ " * 6,
+    "none": "............ " * BATCH,
     "once in every row": ".....x...... ...........x .x.......... ......x..... x........... ..x.........",
     "various": "x..........x xx.......... ...xxx...... ....xx.....x ..x..xx.x.x. ..x..x...xx.",
-    "everywhere": "xxxxxxxxxxxx " * 6,
+    "everywhere": "xxxxxxxxxxxx " * BATCH,
 }
 """Where episodes begin, in BATCH rows of TIME steps."""
 

@@ -63,7 +63,8 @@ class WeightedStarts:
         relative = np.zeros(len(store)) if store.equal_returns else (returns - returns.min()) / float(np.ptp(returns))
         self.weights, self.offsets = torch.from_numpy(np.exp(weighting * relative)), torch.from_numpy(store.offsets)
         # No segment starts in the last context - 1 steps of the store.
-        count, beginnings = store.steps - context + 1, self.offsets[self.offsets < store.steps - context + 1]
+        count = store.steps - context + 1
+        beginnings = self.offsets[self.offsets < count]
         if at_beginnings:
             self.first, choices, self.density = beginnings, torch.ones_like(beginnings), self.weight(beginnings)
         else:  # first steps with the same weight, which also follow on first steps with the same weight
@@ -165,8 +166,9 @@ class StepStream:
         continues = None
         if self.carries_state:
             within = self.next_start < self.start_count
-            beyond = torch.zeros_like(start) if self.at_beginnings else self.next_start % self.start_count
-            following = torch.where(within, self.next_start, beyond)
+            following = self.next_start % self.start_count
+            if self.at_beginnings:
+                following *= within
             survival = torch.full((self.batch_size,), self.survival, dtype=torch.float64)
             if self.weighted_starts is not None:
                 before = self.weighted_starts.weight((self.next_start - self.context).clamp_min(0))

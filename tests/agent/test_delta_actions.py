@@ -59,12 +59,8 @@ def test_targets_are_first_actions_and_then_changes_in_the_range_of_the_data(
     targets = agent.with_targets(batch).action
     first, box = batch.timestep.numpy() == 0, stores[0].action_space
     start = np.where(first, box.low[0], batch.previous_action.double().numpy()[..., 0] + low[0])
-    expected = (
-        2
-        * (batch.action.double().numpy()[..., 0] - start)
-        / np.where(first, np.ptp([box.low, box.high], axis=0)[0], (high - low)[0])
-        - 1
-    )
+    span = np.where(first, (box.high - box.low)[0], (high - low)[0])
+    expected = 2 * (batch.action.double().numpy()[..., 0] - start) / span - 1
     np.testing.assert_allclose(targets[..., 0], expected, atol=1e-3)
     assert targets[..., 1].abs().max() == 0
     returned = agent.actions(targets, batch.previous_action, batch.timestep)
