@@ -77,6 +77,7 @@ def read_table(log: Any, options: LogOptions) -> Log:
         len(acted),
         columns,
         notes=notes_of(keys, table.unread, table.splits) | {SCATTERED: table.scattered},
+        names=table.names,
     )
 
 
@@ -89,6 +90,7 @@ class _Table:
         features: By column, the names of its entries, as LeRobot's metadata list them.
         splits: The episodes of LeRobot's splits if all are read.
         scattered: The columns that identify episodes if rows of some are not side by side.
+        names: The names of the episodes if columns identify them.
     """
 
     def __init__(self, log: Any, options: LogOptions) -> None:
@@ -105,6 +107,7 @@ class _Table:
         self.splits: dict[str, Collection[int]] = {}
         self.unread: list[str] = []
         self.scattered: list[str] = []
+        self.names: list[str] = []
         with reading(label, "a table", REMEDY):
             if lerobot and path is not None:
                 self.frame = self._read_lerobot(path, pyarrow)
@@ -130,8 +133,7 @@ class _Table:
             return self.pandas.read_parquet(path)
         with path.open(encoding="utf-8-sig") as text:
             delimiter = max(",;\t", key=text.readline().count)
-        settings: dict[str, Any] = {"encoding": "utf-8-sig", "skipinitialspace": True, "index_col": False}
-        return self.pandas.read_csv(path, sep=delimiter, float_precision="round_trip", **settings)
+        return self.pandas.read_csv(path, sep=delimiter, encoding="utf-8-sig", skipinitialspace=True, index_col=False)
 
     def _read_lerobot(self, folder: Path, pyarrow: Any) -> Any:
         """The numeric columns of a LeRobot dataset; its rows, not its metadata, determine the episodes and their order.
@@ -205,6 +207,7 @@ class _Table:
                 if (missing := self.frame[name].isna()).any():
                     self.refuse(int(missing.argmax()), name)
             codes = self.frame.groupby(identifiers, sort=False).ngroup().to_numpy()
+            self.names = [", ".join(map(str, row)) for row in self.frame[identifiers].drop_duplicates().to_numpy()]
             if np.count_nonzero(np.diff(codes)) > codes.max():
                 self.scattered = [", ".join(identifiers)]
         for name in self.keys["time"][:1]:
