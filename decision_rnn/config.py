@@ -334,8 +334,10 @@ def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
     """Nested keys as dotted ones: `{"backbone": "lru", "training": {"steps": 5}}` as backbone.name, training.steps."""
     keys: dict[str, Any] = {}
     for key, value in data.items():
-        if key in CHOICES and (value is None or isinstance(value, str)):
-            keys |= {} if value is None else {f"{key}.name": value}
+        if key in SECTIONS and value is None:
+            continue
+        if key in CHOICES and isinstance(value, str):
+            keys[f"{key}.name"] = value
         elif key in SECTIONS and isinstance(value, Mapping):
             keys |= {f"{key}.{name}": entry for name, entry in value.items()}
         else:
@@ -353,15 +355,23 @@ def nest(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlay(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The dotted keys of `base` with overrides. A width and a number of parameters replace each other, and the name of
-    another condition or objective removes the options of the one in `base`."""
+    """The dotted keys of `base` with overrides. A width and a number of parameters replace each other, the name of
+    another condition or objective removes the options of the one in `base`, and that of another backbone those which
+    it lacks."""
     sizes = {"backbone.width", MATCH}
     replaced = sizes if sizes & overrides.keys() else set()
+    replaced |= _backbone_options(base) - _backbone_options({**base, **overrides})
     for section in ("condition", "objective"):
         name = f"{section}.name"
         if name in base and overrides.get(name, base[name]) != base[name]:
             replaced |= {key for key in base if key.startswith(f"{section}.")}
     return {key: value for key, value in base.items() if key not in replaced} | dict(overrides)
+
+
+def _backbone_options(options: Mapping[str, Any]) -> set[str]:
+    """The dotted keys of the backbone that dotted keys choose; none if it is not registered."""
+    entry = BACKBONES.get(str(complete(options)["backbone.name"]))
+    return set() if entry is None else {f"backbone.{field.name}" for field in fields(entry.config)}
 
 
 def complete(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -378,7 +388,8 @@ def section_classes(options: Mapping[str, Any]) -> dict[str, type]:
     options = complete(options)
     classes: dict[str, Any] = {field.name: field.type for field in fields(RunConfig) if field.name in SECTIONS}
     for section, registry in CHOICES.items():
-        classes[section] = registry.registered(options[f"{section}.name"]).config
+        key = f"{section}.name"
+        classes[section] = registry.registered(convert(options[key], str, key)).config
     return {"": RunConfig, **classes}
 
 

@@ -189,7 +189,8 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
         ("hopper-medium --evaluaton.seed 3", ["evaluaton.seed", "evaluation.seed"]),
         ("hopper-medium --conf nowhere.yaml", ["conf", "config"]),  # no abbreviations
         ("hopper-medium --config nowhere.yaml", ["nowhere.yaml"]),
-        ("hopper-medium --training.steps", ["training.steps"]),
+        ("hopper-medium --training.steps", ["training.steps", "expected one argument"]),
+        ("hopper-medium --validation --overwrite", ["validation", "expected one argument"]),
         ("hopper-medium --training.steps 2k", ["training.steps", "2k"]),
         ("hopper-medium --condition none --condition.noise 1", ["condition.noise"]),
         ("hopper-medium --backbone.heads 2", ["backbone.heads"]),
@@ -215,6 +216,9 @@ def test_invalid_option_raises_one_line_naming_it(arguments: str, words: list[st
         ("{dataset: x, training: 5}", ["training", "5"]),
         ("training: {steps: null}", ["training.steps"]),
         ("plugins: 5", ["plugins", "5"]),
+        ("backbone: {name: 5}", ["backbone.name", "5"]),
+        ("backbone: {name: [lru]}", ["backbone.name", "lru"]),
+        ("backbone:\n  name:", ["backbone.name", "None"]),
         ("- 1\n- 2", []),
         ("a: [", []),
     ],
@@ -252,6 +256,30 @@ def test_name_of_another_condition_replaces_the_options_of_a_file(tmp_path: Path
     write_config(parse("hopper-medium", "--condition.rtg_quantile", "0.5"), tmp_path)
     assert parse("--config", str(file), "--condition", "none").condition == NoConditionConfig()
     assert parse("--config", str(file), "--condition", "return_to_go").condition.rtg_quantile == 0.5
+
+
+def test_name_of_another_backbone_removes_the_options_it_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    words = "--backbone mingru --backbone.candidate signed --backbone.layers 2 --backbone.width 24"
+    write_config(parse("hopper-medium", *words.split()), tmp_path)
+    lru = parse("--config", str(file), "--backbone", "lru").backbone
+    assert (lru.name, lru.layers, lru.width) == ("lru", 2, 24)
+    with pytest.raises(InputError, match=r"backbone\.candidate"):  # which the command line adds
+        parse("--config", str(file), "--backbone", "lru", "--backbone.candidate", "signed")
+    file.write_text("dataset: hopper-medium\nbackbone: {candidat: signed}\n")
+    with pytest.raises(InputError, match=r"backbone\.candidat'"):
+        parse("--config", str(file), "--backbone", "lru")
+
+
+def test_text_that_is_something_else_in_yaml_stays_text() -> None:
+    config = parse("local/007", "--path", "2024-05-01", "--validation", "off")
+    assert (config.path, config.validation) == ("2024-05-01", "off")
+
+
+def test_section_without_keys_has_its_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("dataset: hopper-medium\ntraining:\nbackbone:\n")
+    assert parse("--config", str(file)) == parse("hopper-medium")
 
 
 def test_width_and_match_parameters_override_each_other_but_not_in_one_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from decision_rnn.data.dataset import check_name
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import tell
-from decision_rnn.utils.parsing import REQUIRED, Names, Option, convert, options_of, parse_yaml, read_yaml, suggest
+from decision_rnn.utils.parsing import REQUIRED, Names, Option, convert, options_of, read_yaml, suggest
 from decision_rnn.utils.plugins import import_plugins
 
 RUN_KEYS = {field.name for field in fields(config.RunConfig)} - {"plugins"}
@@ -198,5 +198,8 @@ def _split_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]
         if not word.startswith("--") or not ("." in key or key in RUN_KEYS):
             others.append(word)
             continue
-        options[key] = parse_yaml(value if equals else next(words, ""))
+        value = value if equals else next(words, "--")
+        if value.startswith("--"):
+            raise InputError(f"argument --{key}: expected one argument")
+        options[key] = None if value == "null" else value
     return config.flatten(options), others

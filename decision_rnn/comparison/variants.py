@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from decision_rnn.backbones import registered
-from decision_rnn.config import MATCH, EvaluationConfig, RunConfig, complete, from_dict, overlay
+from decision_rnn.config import EvaluationConfig, RunConfig, complete, from_dict, overlay
 from decision_rnn.training.train import with_architecture
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import read_yaml
@@ -81,15 +80,10 @@ def _control_keys(name: str, first: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of the first variant, without condition, with the backbone of the control, or both."""
     keys = complete(first)  # with what is its default because of its condition
     keys.pop("init_from", None)  # whose weights do not fit
-    backbone = name.removeprefix("bc-")
-    if backbone in ("mlp", "conv"):
-        options = {f"backbone.{field.name}" for field in fields(registered(backbone).config)} | {MATCH}
-        options -= {"backbone.convolution"}  # it would give the control a memory
-        keys = {key: value for key, value in keys.items() if not key.startswith("backbone.") or key in options}
-        keys["backbone.name"] = backbone
-    if name.startswith("bc"):
-        keys = {key: value for key, value in keys.items() if not key.startswith("condition.")}
-        keys["condition.name"] = "none"
+    changes: dict[str, Any] = {"condition.name": "none"} if name.startswith("bc") else {}
+    if (backbone := name.removeprefix("bc-")) in ("mlp", "conv"):
+        keys.pop("backbone.convolution", None)  # it would give the control a memory
+        changes["backbone.name"] = backbone
     if name == "bc-10%":
-        keys["top_fraction"] = 0.1
-    return keys
+        changes["top_fraction"] = 0.1
+    return overlay(keys, changes)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from decision_rnn.config import RunConfig, flatten, from_dict, to_dict
+from decision_rnn.config import SECTIONS, RunConfig, flatten, from_dict, to_dict
 from decision_rnn.data.dataset import full_name
 from decision_rnn.runs.loggers import Loggers
 from decision_rnn.utils.distributed import rank
@@ -95,9 +95,10 @@ def write_config(config: RunConfig, folder: Path, name: str = "config.yaml") -> 
 
 def check_new_run(run: Path, overwrite: bool = False) -> None:
     """InputError if the folder holds a run already, which is not to be overwritten."""
-    if overwrite and (run / "config.yaml").exists() and not (run / "metrics.jsonl").exists():
-        raise InputError(f"{run / 'config.yaml'} is not a run's, which has a metrics.jsonl: choose another --output.")
-    if (run / "config.yaml").exists() and not overwrite:
+    path = run / "config.yaml"
+    if overwrite and path.exists() and not {"dataset", *SECTIONS} <= read_yaml(path).keys():
+        raise InputError(f"{path} is not a run's, which has all keys: choose another --output.")
+    if path.exists() and not overwrite:
         raise InputError(
             f"{run} already holds a run. Resume it with --resume (resume=True in Python), replace it with --overwrite "
             f"(overwrite=True), or choose another --output, such as {typed(f'{run}-2')}."
@@ -134,8 +135,12 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     patience = training.early_stopping_patience
     stopping = started.training.early_stopping_patience or patience
     may_change = MAY_CHANGE - ({"validation", "training.log_every"} if stopping else set())
-    if patience and has_outlasted(read_metrics(run), patience):
+    lines = read_metrics(run)
+    if patience and has_outlasted(lines, patience):
         may_change -= {"training.early_stopping_patience"}
+    goes_on = not lines or lines[-1]["step"] < training.steps
+    if goes_on and None not in (started.validation, config.validation):  # `checkpoints/best` compares its losses
+        may_change -= {"validation"}
     changes = {key: value for key, value in new.items() if key in may_change or key.startswith("evaluation.")}
     if training.steps > started.training.steps and training.schedule == "constant":
         changes |= {"training.steps": training.steps, "training.warmup_steps": started.training.warmup}

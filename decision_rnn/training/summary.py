@@ -52,7 +52,8 @@ def summarise(run: Run) -> str:
     lowest, _ = lowest_loss([*lines.values()])
     names = ["loss"] if config.validation is None else ["loss", "validation_loss"]
     rows = [["", "step", *names]]
-    for label, chosen in (("first", min(lines)), ("lowest held-out", lowest), ("last", max(lines))):
+    first = min(lines) if len(lines) > 1 else None
+    for label, chosen in (("first", first), ("lowest held-out", lowest), ("last", max(lines, default=None))):
         if chosen is not None:
             losses = (lines[chosen].get(name, math.nan) for name in names)
             rows.append([label, f"{chosen:,}", *(f"{loss:.4g}" for loss in losses)])

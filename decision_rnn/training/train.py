@@ -104,7 +104,7 @@ def train(
     """
     import_plugins(plugins)
     initial = init_from.folder if isinstance(init_from, Run) else init_from
-    options = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None, "init_from": initial}
+    options = {"backbone": backbone, "seed": seed, "plugins": plugins or None, "init_from": initial}
     options = {name: value for name, value in options.items() if value is not None}
     keys = flatten(run_keys(config | options, steps))
     run = train_keys(keys, "options of train", data, output, resume, overwrite, callback, progress, environment_id)
@@ -170,7 +170,7 @@ def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
     if not isinstance(config.get("validation"), str | None):
         config = {**config, "validation": as_dataset(config["validation"]).name}
     keys: dict[str, Any] = plain(config)
-    return keys if steps is None else {**keys, "training": {**keys.get("training", {}), "steps": plain(steps)}}
+    return keys if steps is None else {**keys, "training": {**(keys.get("training") or {}), "steps": plain(steps)}}
 
 
 def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:

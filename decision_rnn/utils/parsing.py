@@ -30,8 +30,8 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 
 def plain(value: Any) -> Any:
-    """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
-    return to_jsonable_python(value, fallback=lambda array: array.tolist())
+    """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for all else."""
+    return to_jsonable_python(value, fallback=lambda each: each.tolist() if hasattr(each, "tolist") else str(each))
 
 
 def _split_names(value: Any) -> Any:

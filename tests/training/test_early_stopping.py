@@ -85,6 +85,15 @@ def test_stopped_run_goes_on_with_more_patience(losses: None) -> None:
         train(resume=True, output="run", validation="local/log")
 
 
+def test_best_checkpoint_is_that_of_one_validation() -> None:
+    """Held-out losses on other data cannot be compared with those that chose the best checkpoint."""
+    options: dict[str, Any] = {**OPTIONS, "training": {**OPTIONS["training"], "early_stopping_patience": 0}}
+    train("local/log", **options, output="run", callback=lambda step, *_: step < 4)
+    with pytest.raises(InputError, match="validation 'local/held-out', not 'local/log'"):
+        train(resume=True, output="run", validation="local/log")
+    assert train(resume=True, output="run").agent.step == 40
+
+
 def test_stopping_that_a_run_has_missed_is_refused(losses: None) -> None:
     """With patience 1 it would have ended at step 6, and with 3 at 14, before the lower losses at 8 and 16."""
     steps, training = {2: 12, 4: 24}, OPTIONS["training"]

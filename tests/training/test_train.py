@@ -12,6 +12,7 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
+import torch
 from minari.data_collector import EpisodeBuffer
 from small_comparison import pendulum_episodes
 from swing import CAR, SMALL, push
@@ -221,6 +222,7 @@ def test_file_is_read_with_what_the_command_line_overrides(inside: Path, capsys:
         ({"training": {"steps": "many"}}, "training.steps"),
         ({"environment_id": "Nonsense-v9"}, "Nonsense-v9"),
         ({"plugins": ["no_such_module"]}, "no_such_module"),
+        ({"plugins": "no_such_module"}, "no_such_module"),
         ({"output": "/dev/null/run"}, "/dev/null/run"),
         ({"resume": True, "output": "nothing"}, "nothing"),
         ({"init_from": "nothing"}, "nothing"),
@@ -236,6 +238,29 @@ def test_invalid_arguments_are_named(options: dict[str, Any], name: str, run: Ru
     with pytest.raises(InputError, match=name):
         train(options.pop("data"), **options)
     assert not (inside / "runs").exists()
+
+
+def test_arguments_of_other_types_and_a_run_without_metrics(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device = {"device": torch.device("cpu")}
+    unplayed: dict[str, Any] = {"backbone": SMALL, "steps": 2, "evaluation": {"episodes": 0}}
+    run = train("local/swing", output="typed", training=device, plugins="small_cli", **unplayed)
+    assert (run.config.training.device, run.config.plugins) == ("cpu", ("small_cli",))
+    assert train("local/swing", output="none", training=None, **unplayed).agent.step == 2
+    Path("typed/metrics.jsonl").unlink()
+    capsys.readouterr()
+    assert train(resume=True, output="typed").agent.step == 2
+    assert "step 2 of 2" in capsys.readouterr().out
+
+
+def test_overwriting_goes_on_after_it_was_killed(run: Run, inside: Path) -> None:
+    """Of a run that was being removed, the configuration is left."""
+    Path("half").mkdir()
+    shutil.copy(run.folder / "config.yaml", "half")
+    assert train("local/swing", **QUICK, output="half", overwrite=True).agent.step == 2
+    Path("other").mkdir()
+    Path("other/config.yaml").write_text("dataset: mine\n")
+    with pytest.raises(InputError, match="is not a run's"):
+        train("local/swing", **QUICK, output="other", overwrite=True)
 
 
 def test_checkpoints_by_time_change_nothing_else(run: Run, inside: Path) -> None:
