@@ -73,6 +73,7 @@ def test_array_of_a_scheduler_trains_a_comparison(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     for name, text in {
         "sbatch": SBATCH,
+        "srun": '#!/bin/bash\nexec "$@"\n',
         "decision-rnn": f'#!/bin/bash\nexec {sys.executable} {ROOT}/tests/small_cli.py "$@"\n',
     }.items():
         (tmp_path / "bin" / name).write_text(text)
