@@ -16,13 +16,14 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from gymnasium.spaces import Box
 from small_cli import NAME, STEPS
 from swing import CAR, LIMIT, SMALL, push
 
 import decision_rnn
 from decision_rnn import Run
-from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
+from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent
 from decision_rnn.backbones import BACKBONES
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict

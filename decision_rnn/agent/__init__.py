@@ -21,4 +21,3 @@ from decision_rnn.agent.objectives.flow_matching import FlowMatchingConfig as Fl
 from decision_rnn.agent.objectives.gmm import GMMConfig as GMMConfig
 from decision_rnn.agent.objectives.mse import MSEConfig as MSEConfig
 from decision_rnn.agent.spaces import AgentSpec as AgentSpec
-from decision_rnn.agent.spaces import agent_spec as agent_spec

@@ -1,7 +1,6 @@
 """The task of an agent: its spaces and statistics of its data."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,8 +12,8 @@ class AgentSpec:
     """The task and the data of an agent, from which encoders, conditions and objectives are built.
 
     Attributes:
-        observation_space: Of the environment's whole observations.
-        action_space: Of the actions. For the agent it is the environment's; for its objective, a Box is scaled to
+        observation_space: The space of the whole observations.
+        action_space: The space of the actions: for the agent the environment's; for its objective, a Box is scaled to
             [-1, 1].
         observation_mean: (entries,), the mean of each observation entry that the agent reads.
         observation_std: (entries,), their standard deviations.
@@ -43,31 +42,3 @@ class AgentSpec:
 def unit_box(size: int) -> gymnasium.spaces.Box:
     """The box of vectors with all entries within [-1, 1]."""
     return gymnasium.spaces.Box(-1.0, 1.0, (size,), np.float32)
-
-
-def agent_spec(
-    mean: Tensor,
-    std: Tensor,
-    actions: int | gymnasium.Space,
-    observations: gymnasium.Space | None = None,
-    **options: Any,
-) -> AgentSpec:
-    """The spec of a task.
-
-    Args:
-        mean, std: (entries,), statistics of the observation entries that the agent reads.
-        actions: The action space, or the number of its components within [-1, 1].
-        observations: The observation space, if it is not a vector or the agent reads all of it.
-        options: Further fields of `AgentSpec`.
-    """
-    index = options.get("observation_index")
-    if observations is None or index is not None:
-        size = len(mean) if index is None else int(index.max()) + 1
-        observations = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    return AgentSpec(
-        observation_space=observations,
-        action_space=unit_box(actions) if isinstance(actions, int) else actions,
-        observation_mean=mean,
-        observation_std=std,
-        **options,
-    )

@@ -13,7 +13,7 @@ import pydantic.dataclasses
 import torch
 from pydantic import Field
 
-from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.agent import AgentSpec, DecisionAgent
 from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.held_out import HeldOutErrors
 from decision_rnn.comparison.record import ComparedDataset, Role, Target, Trial
@@ -135,8 +135,12 @@ class Plan:
         """A dataset with its targets, none if nothing is played, and what measures agents on held-out episodes, if any;
         InputError if a variant cannot be trained on it."""
         name, store, first = dataset.name, dataset.store, self.variants[0].config
-        statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
-        spec = agent_spec(*statistics, store.action_space, store.observation_space)
+        spec = AgentSpec(
+            observation_space=store.observation_space,
+            action_space=store.action_space,
+            observation_mean=torch.zeros(store.observation_dim),
+            observation_std=torch.ones(store.observation_dim),
+        )
         for variant in self.variants:
             config = replace(variant.config, dataset=name)
             options = config.agent, config.backbone, spec, config.condition, config.objective

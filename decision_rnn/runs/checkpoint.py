@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.agent import AgentSpec, DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.spec import DatasetSpec
@@ -187,11 +187,11 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
 def _build_agent(config: RunConfig, data: DatasetSpec, weights: Mapping[str, Tensor]) -> DecisionAgent:
     """An agent of which `weights` can be loaded."""
-    spec = agent_spec(
-        weights["encoder.mean"],
-        weights["encoder.std"],
-        data.action_space,
-        data.observation_space,
+    spec = AgentSpec(
+        observation_space=data.observation_space,
+        action_space=data.action_space,
+        observation_mean=weights["encoder.mean"],
+        observation_std=weights["encoder.std"],
         observation_index=weights.get("encoder.index"),
         return_scale=float(weights.get("condition.scale", data.return_scale)),
         rtg_limit=weights.get(LIMIT),

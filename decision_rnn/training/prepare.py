@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium
 import torch
 
-from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, check_objective
+from decision_rnn.agent import AgentSpec, DecisionAgent, ReturnToGoConfig, check_objective
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, steps_ahead
@@ -227,11 +227,11 @@ def make_agent(
     choices = torch.from_numpy(episodes.layout("observations").categorical)
     mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     visible = torch.arange(len(mean)) if index is None else torch.from_numpy(index)
-    spec = agent_spec(
-        mean[visible],
-        std[visible],
-        episodes.action_space if actions is None else actions,
-        episodes.observation_space,
+    spec = AgentSpec(
+        observation_space=episodes.observation_space,
+        action_space=episodes.action_space if actions is None else actions,
+        observation_mean=mean[visible],
+        observation_std=std[visible],
         observation_index=None if index is None else visible,
         return_scale=return_scale,
         action_changes=torch.from_numpy(episodes.action_changes()) if config.agent.delta_actions else None,

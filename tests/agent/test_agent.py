@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from gymnasium import spaces
 
 from decision_rnn.agent import (
@@ -13,7 +14,6 @@ from decision_rnn.agent import (
     DecisionAgent,
     NoConditionConfig,
     TimeToGoalConfig,
-    agent_spec,
 )
 from decision_rnn.agent.network import ActionScale
 from decision_rnn.backbones import BACKBONES, registered

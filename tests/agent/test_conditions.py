@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from test_agent import ACTIONS, OBSERVATIONS, make_agent, make_batch, make_slice
 from torch import Tensor
 
@@ -17,7 +18,6 @@ from decision_rnn.agent import (
     NoConditionConfig,
     ReturnToGoConfig,
     TimeToGoalConfig,
-    agent_spec,
     register_condition,
 )
 from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS, TimeToGoal

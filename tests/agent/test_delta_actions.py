@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from gymnasium.spaces import Box, Discrete
 
 import decision_rnn
 from decision_rnn import Episode, InputError, write_store
-from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
+from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import registered
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import StepStream

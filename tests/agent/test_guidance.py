@@ -6,6 +6,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from agent_specs import agent_spec
 from test_agent import ACTIONS, make_agent, make_batch, make_slice
 from test_heads import ACTIONS as ENTRIES
 from test_heads import WIDTH, make_head
@@ -22,7 +23,6 @@ from decision_rnn.agent import (
     ObjectiveConfig,
     ReturnToGoConfig,
     TimeToGoalConfig,
-    agent_spec,
 )
 from decision_rnn.backbones import registered
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 import torch
 import torch.nn.functional as F
+from agent_specs import agent_spec
 from run_config import parse_run
 from torch import Tensor
 
@@ -22,7 +23,6 @@ from decision_rnn.agent import (
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
-    agent_spec,
 )
 from decision_rnn.agent.objectives.flow_matching import FlowMatching
 from decision_rnn.agent.spaces import unit_box

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from guide import example
 from run_config import parse_run
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
-from decision_rnn.agent import OBJECTIVES, AgentSpec, MSEConfig, agent_spec
+from decision_rnn.agent import OBJECTIVES, AgentSpec, MSEConfig
 from decision_rnn.agent.objectives.base import Metrics
 from decision_rnn.backbones import registered
 from decision_rnn.config import from_dict, to_dict

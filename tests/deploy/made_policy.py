@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from agent_specs import agent_spec
 
 from decision_rnn.agent import (
     AgentConfig,
@@ -11,7 +12,6 @@ from decision_rnn.agent import (
     MSEConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
-    agent_spec,
 )
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.config import ObservationConfig, RunConfig
@@ -44,6 +44,7 @@ def made_agent(
         torch.linspace(-1, 1, entries),
         torch.linspace(0.5, 2, entries),
         3,
+        11,
         return_scale=1000.0,
         observation_index=None if index is None else torch.from_numpy(index),
         rtg_limit=torch.linspace(3000, 100, 250),

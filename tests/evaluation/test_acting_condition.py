@@ -9,11 +9,12 @@ from subprocess import CompletedProcess
 import pytest
 import torch
 import yaml
+from agent_specs import agent_spec
 from gymnasium.spaces import Box
 
 import decision_rnn
 from decision_rnn import EnvironmentActor, InputError
-from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.agent.conditions.time_to_goal import TIME_LEVELS
 from decision_rnn.config import from_dict, to_dict
 from decision_rnn.deploy import load_policy

@@ -9,11 +9,12 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
 from decision_rnn import EnvironmentActor, InputError
-from decision_rnn.agent import DecisionAgent, TimeToGoalConfig, agent_spec
+from decision_rnn.agent import DecisionAgent, TimeToGoalConfig
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.environments import playing
 from decision_rnn.environments.layouts import Layout

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from agent_specs import agent_spec
 from torch import nn
 
-from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import BACKBONES, registered
 from decision_rnn.config import TrainingConfig, from_dict
 from decision_rnn.training.optimizer import make_optimizers, optimizer_groups

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agent_specs import agent_spec
 from gymnasium.spaces import Box, Dict
 
-from decision_rnn.agent import agent_spec
 from decision_rnn.agent.network import Encoder
 from decision_rnn.config import from_dict
 from decision_rnn.data.info import warn_of_returns
