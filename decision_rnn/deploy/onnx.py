@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import State
 from decision_rnn.config import to_dict
-from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.results import describe_acting
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_target, default_return
@@ -95,7 +94,7 @@ def export_onnx(
 def describe(trained: TrainedAgent, target_return: float | None = None) -> dict[str, Any]:
     """What the file says of the agent and of its inputs and outputs, as JSON values; arguments of `export_onnx`."""
     config, agent, data = trained.config, trained.agent, trained.provenance
-    layouts = Layout.of_space(data.observation_space, "observations"), agent.action_layout
+    layouts = agent.observation_layout, agent.action_layout
     names = data.observation_names or layouts[0].names, data.action_names or layouts[1].names
     spaces: Any = [
         {"size": layout.size, "names": list(entries)} | ({} if layout.flat else {"layout": layout.to_json()})

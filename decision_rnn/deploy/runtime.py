@@ -79,7 +79,6 @@ class Policy(ActingLoop[State]):
             )
             self.observation_names, self.action_names = (space["names"] for space in spaces)
             self.observation_moments = np.array([spaces[0]["mean"], spaces[0]["std"]], np.float64)
-            self.max_observation_dim = self.observation_layout.size
             self._state_layout = [(np.dtype(part["dtype"]), tuple(part["shape"])) for part in self.metadata["state"]]
             target = self.metadata["target_return"]
             default, self.limited, self.reads_reward = (target[key] for key in ("default", "auto", "reads_reward"))

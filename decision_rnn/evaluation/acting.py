@@ -24,12 +24,11 @@ State = TypeVar("State")
 class ActingLoop(ABC, Generic[State]):
     """Acts in one environment or many, and keeps their state between calls.
 
-    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`,
-    `max_observation_dim`, the largest number of entries of an observation that is a vector, and `limited`, whether
-    something limits the return-to-go so that the target may be `auto`, `reads_reward`, whether the condition reads
-    rewards, `observation_names` and `action_names`, which are empty without names, and `observation_moments` (2, O),
-    mean and standard deviation of the entries in the training data, NaN for those that the agent does not read, before
-    they call this class's `__init__`.
+    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`, `limited`,
+    whether something limits the return-to-go so that the target may be `auto`, `reads_reward`, whether the condition
+    reads rewards, `observation_names` and `action_names`, which are empty without names, and `observation_moments`
+    (2, O), mean and standard deviation of the entries in the training data, NaN for those that the agent does not read,
+    before they call this class's `__init__`.
 
     Args:
         target_return: The target return of every environment until `reset` is given another.
@@ -44,7 +43,6 @@ class ActingLoop(ABC, Generic[State]):
 
     observation_layout: Layout
     action_layout: Layout
-    max_observation_dim: int
     limited: bool
     reads_reward: bool
     observation_names: Sequence[str]
@@ -185,7 +183,7 @@ class ActingLoop(ABC, Generic[State]):
             values = [observation] if single else observation
             rows = (layout.rows_of if single else layout.rows)(values, "the observation").astype(np.float32, copy=False)
         expected = (environments or (len(rows) if rows.ndim else 1), layout.size)
-        if rows.ndim != 2 or len(rows) != expected[0] or not layout.size <= rows.shape[1] <= self.max_observation_dim:
+        if rows.shape != expected:
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")
         return rows, single
 
@@ -203,7 +201,7 @@ class ActingLoop(ABC, Generic[State]):
     def _warn_outside(self, observations: np.ndarray, limits: np.ndarray) -> None:
         """Warn of the entries that are beyond their limits (O,), which are then infinite."""
         mean, std = self.observation_moments
-        distances = np.abs(observations[:, : len(mean)] - mean) / std
+        distances = np.abs(observations - mean) / std
         for entry in np.flatnonzero((distances > limits).any(0)).tolist():
             row, limits[entry] = distances[:, entry].argmax(), np.inf
             name, value = numbered(entry, self.observation_names), observations[row, entry]
@@ -215,13 +213,10 @@ class ActingLoop(ABC, Generic[State]):
 
     def _check_spaces(self, env: Any) -> None:
         """Raise InputError unless the spaces of an environment are those that were trained on."""
-        for kind, layout, most in (
-            ("observation", self.observation_layout, self.max_observation_dim),
-            ("action", self.action_layout, self.action_layout.size),
-        ):
+        for kind, layout in (("observation", self.observation_layout), ("action", self.action_layout)):
             space = getattr(env, f"single_{kind}_space", getattr(env, f"{kind}_space", None))
             other = None if space is None else Layout.of_space(space, f"{kind}s").ordered_as(layout)
-            vectors = other is not None and layout.flat and other.flat and layout.size <= other.size <= most
+            vectors = other is not None and layout.flat and other.flat and layout.size == other.size
             if other != layout and not vectors:
                 raise InputError(
                     f"env {env!s:.100} has the {kind} space {space}, where the agent was trained on {kind}s of "

@@ -1,7 +1,6 @@
 """An agent in a loop, a rollout's or your own: one environment or many, NumPy in and out, resets at any time."""
 
 import copy
-import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -99,8 +98,6 @@ class EnvironmentActor(ActingLoop[ActingState]):
         self.observation_names = trained.observation_names
         self.action_names = data.action_names or self.action_layout.names
         self.observation_moments = agent.encoder.moments(self.observation_layout.size)
-        # An agent with an observation mask knows only the minimum size of an observation.
-        self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
         self.reads_reward = config.condition.reads_reward
         self.limited = config.condition.limited
         super().__init__(default_return(config, data) or 0.0, env, warn_outside)
@@ -152,7 +149,7 @@ class EnvironmentActor(ActingLoop[ActingState]):
     ) -> tuple[Tensor, ActingState, Tensor]:
         """Re-run the last steps from the initial state: the Decision Transformer's protocol."""
         value, condition = self._agent.condition.step(state.condition, reward, state.timestep == 0)
-        newest = value, observation[:, : self._agent.observation_dim], state.previous_action
+        newest = value, observation, state.previous_action
         memory = [torch.cat([old[:, 1:], new[:, None]], 1) for old, new in zip(state.memory, newest, strict=True)]
         steps = min(int(state.timestep.max()) + 1, window)
         # A row's steps before its episode have timestep 0, which is a reset: what is before it has no effect.

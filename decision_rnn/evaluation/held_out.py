@@ -138,7 +138,7 @@ def held_out_score(
     agent = trained.agent
     sizes = {"observations": agent.observation_layout.size, "actions": agent.action_dim}
     for (kind, size), other in zip(sizes.items(), (episodes.observation_dim, episodes.action_dim), strict=True):
-        if size > other or (size < other and (kind == "actions" or agent.encoder.index is None)):
+        if size != other:
             raise InputError(f"the {kind} of {episodes.name or episodes.path} have size {other}, the agent's {size}.")
     episodes.check_names(trained.observation_names, trained.provenance.action_names)
     predictions = {AGENT: predict_actions(trained, episodes, data)}

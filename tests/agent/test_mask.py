@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from agent_specs import agent_spec
+from made_policy import made_agent
 from run_config import parse_run
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.environments.tasks import observation_index
+from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.training.train import train
@@ -102,3 +104,10 @@ def test_masked_agent_is_trained_loaded_and_evaluated(small_store: EpisodeStore,
         result, again = score(trained, settings), score(loaded, settings)
         assert result.targets == again.targets
         assert "sees no velocity" in str(result)
+
+
+@pytest.mark.parametrize("size", [5, 10, 12, 40])
+def test_masked_agent_refuses_observations_of_another_size(size: int) -> None:
+    trained = made_agent(registered("mingru").config(width=8, layers=1), mask="velocity")
+    with pytest.raises(InputError, match=rf"observation.*\({size},\).*\(11,\)"):
+        EnvironmentActor(trained, 100)(np.zeros(size))
