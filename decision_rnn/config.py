@@ -55,7 +55,7 @@ class TrainingConfig:
         tbptt_segments: Number of consecutive segments that a row of the batch reads, on average, before it restarts at
             a random place. The state is carried from one segment to the next, the gradient is not (truncated
             backpropagation through time). 1: every segment starts from the initial state. Default: 50 where the state
-            outlasts a segment (`backbone.init_half_life` is `context` or more; aaren's never fades), 1 otherwise.
+            outlasts a segment (`backbone.init_half_life` is its number of tokens or more; aaren's never fades), else 1.
         segment_start: Where segments begin: `anywhere` in the data, or with an `episode`.
         goal_relabeling: Which goals the agent is given in observations that have a `desired_goal`: `none` for those of
             the data, or `hindsight` for what the episode went on to reach (`achieved_goal`).
@@ -223,7 +223,6 @@ class RunConfig:
         relabeled = training.goal_relabeling == "hindsight"
         ahead = training.p_randomgoal > 0 or training.goal_discount not in (None, 1)
         returns, dropout = isinstance(self.condition, ReturnToGoConfig), self.condition.dropout > 0
-        adaln = self.condition.needs_adaln or self.agent.conditioning == "adaln"
         chunk = self.objective.chunk_size if isinstance(self.objective, ActionChunkConfig) else 0
         conflicts = {
             "objective.chunk_size must be at most training.context": chunk > training.context,
@@ -234,7 +233,7 @@ class RunConfig:
             and not relabeled,
             "the condition needs agent.conditioning adaln": self.condition.needs_adaln and token,
             "condition.dropout needs a condition and agent.conditioning adaln": dropout
-            and (self.condition.name == NoConditionConfig.name or not adaln),
+            and (self.condition.name == NoConditionConfig.name or not self.agent.uses_adaln(self.condition)),
             "condition.guidance needs condition.dropout": self.condition.guidance != 1 and not dropout,
             "training.early_stopping_patience needs validation": training.early_stopping_patience > 0
             and self.validation is None,
@@ -255,7 +254,16 @@ class RunConfig:
     @property
     def tbptt_segments(self) -> int:
         """Consecutive segments of a row of the batch: if none are set, 50 where the state outlasts one, else 1."""
-        return self.training.tbptt_segments or (50 if memory_exceeds(self.backbone, self.training.context) else 1)
+        tokens = self.training.context * self.tokens_per_step
+        return self.training.tbptt_segments or (50 if memory_exceeds(self.backbone, tokens) else 1)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """How many tokens the backbone reads at an environment step."""
+        if self.agent.tokens == "step":
+            return 1
+        conditioned = self.condition.name != NoConditionConfig.name and not self.agent.uses_adaln(self.condition)
+        return 1 + conditioned + self.agent.previous_action
 
     @property
     def goal_discount(self) -> float:

@@ -111,6 +111,8 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
         ("--backbone gru --backbone.init_half_life 19", 1),
         ("--backbone gru --backbone.init_half_life 20 --training.context 21", 1),
         ("--backbone aaren", 50),
+        ("--backbone gru --agent.tokens interleaved --agent.previous_action true --backbone.init_half_life 59", 1),
+        ("--backbone gru --agent.tokens interleaved --agent.previous_action true --backbone.init_half_life 60", 50),
         ("--backbone transformer", 1),
         ("--backbone mlp", 1),
         ("--backbone lru --backbone.init_half_life 100 --training.tbptt_segments 1", 1),

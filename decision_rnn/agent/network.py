@@ -52,6 +52,10 @@ class AgentConfig:
     timestep_embedding: bool = False
     conditioning: Literal["token", "adaln"] | None = None
 
+    def uses_adaln(self, condition: ConditionConfig) -> bool:
+        """Whether the condition enters by adaptive layer norm."""
+        return condition.needs_adaln or self.conditioning == "adaln"
+
 
 class TrainingOutput(NamedTuple):
     """What a module returns for a batch in training.
@@ -173,10 +177,9 @@ class PolicyNetwork(nn.Module):
             raise InputError(f"agent.delta_actions needs actions in a Box, not {one_line(spec.action_space)}.")
         self.encoder = Encoder(spec)
         self.condition: Condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
-        adaln = condition.needs_adaln or config.conditioning == "adaln"
         self.embeddings = nn.ModuleDict()
         self.adaln: AdaptiveLayerNorm | None = None
-        if self.condition.size and adaln:
+        if self.condition.size and config.uses_adaln(condition):
             self.adaln = AdaptiveLayerNorm(self.condition.size, width, condition.dropout > 0)
         elif self.condition.size:
             self.embeddings["condition"] = nn.Linear(self.condition.size, width)

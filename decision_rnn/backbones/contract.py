@@ -146,7 +146,7 @@ class BackboneConfig:
         mlp_ratio: Hidden width of the MLP as a multiple of `width`; 0 for no MLP.
         dropout: Probability of dropping a channel of the embedding and of each residual branch.
         norm: `layer`, LayerNorm, or `rms`, RMSNorm, for all norms of the stack.
-        convolution: Kernel size, in steps, of a causal convolution in front of every mixer; 0 for none.
+        convolution: Kernel size, in tokens, of a causal convolution in front of every mixer; 0 for none.
     """
 
     name: str

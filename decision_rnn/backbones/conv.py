@@ -28,7 +28,7 @@ class ConvConfig(BackboneConfig):
     """Conv, "Decision ConvFormer".
 
     Attributes:
-        kernel: Number of steps that an output sees, including its own.
+        kernel: Number of tokens that an output sees, including its own.
     """
 
     name: str = "conv"

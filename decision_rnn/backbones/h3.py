@@ -28,7 +28,7 @@ class H3Config(S4DConfig):
     """H3, "Hungry Hungry Hippos".
 
     Attributes:
-        kernel: Steps that the shift state space sees, including the present one.
+        kernel: Tokens that the shift state space sees, including the present one.
     """
 
     name: str = "h3"

@@ -52,7 +52,7 @@ class MambaConfig(FadingConfig):
     Attributes:
         expansion: Number of inner channels as a multiple of `width`.
         state_size: Number of states of every inner channel.
-        kernel: Kernel size of the short convolution, in steps.
+        kernel: Kernel size of the short convolution, in tokens.
     """
 
     name: str = "mamba"

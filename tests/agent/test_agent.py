@@ -13,10 +13,12 @@ from decision_rnn.agent import (
     ConditionConfig,
     DecisionAgent,
     NoConditionConfig,
+    ReturnToGoConfig,
     TimeToGoalConfig,
 )
 from decision_rnn.agent.network import ActionScale
 from decision_rnn.backbones import BACKBONES, registered
+from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
 from decision_rnn.utils.errors import InputError
@@ -125,6 +127,23 @@ def test_act_step_by_step_equals_parallel_predict(
                 timestep[row, t] = timestep[row, t - 1] + 1
     predicted, *_ = agent.predict(returns_to_go[..., : agent.condition.size], observations, previous, timestep, reset)
     torch.testing.assert_close(predicted, acted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("tokens", ["step", "interleaved"])
+@pytest.mark.parametrize("previous_action", [False, True])
+@pytest.mark.parametrize("conditioning", [None, "adaln"])
+@pytest.mark.parametrize("condition", [ReturnToGoConfig(), TimeToGoalConfig(), CLONING])
+def test_configuration_counts_the_tokens_of_a_step(
+    tokens: Any, previous_action: bool, conditioning: Any, condition: ConditionConfig
+) -> None:
+    config = AgentConfig(tokens=tokens, previous_action=previous_action, conditioning=conditioning)
+    agent, inputs = make_agent(config, condition=condition), make_slice(2, 3)
+    inputs["value"] = inputs["value"][..., : agent.condition.size]
+    embedded = agent.embed(*(inputs[name] for name in ("value", "observation", "previous_action", "timestep")))
+    training = TrainingConfig(goal_relabeling="hindsight" if isinstance(condition, TimeToGoalConfig) else "none")
+    backbone = registered("mlp").config()
+    run = RunConfig(dataset="x", backbone=backbone, agent=config, condition=condition, training=training)
+    assert run.tokens_per_step == len(embedded)
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
