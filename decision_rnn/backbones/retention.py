@@ -53,6 +53,16 @@ class RetentionConfig(HeadsConfig, FadingConfig):
     expansion: PositiveFloat = 2.0
     rotary = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.value_width < 2:  # the norm of one channel is zero
+            raise ValueError(f"backbone.expansion {self.expansion} leaves a head less than two channels")
+
+    @property
+    def value_width(self) -> int:
+        """Channels of the values of a head."""
+        return round(self.width * self.expansion / self.heads)
+
 
 @register_backbone(RetentionConfig)
 class Retention(Layer):
@@ -64,7 +74,7 @@ class Retention(Layer):
     sin: Tensor
 
     def __init__(self, config: RetentionConfig) -> None:
-        width, heads, size = config.width, config.heads, round(config.width * config.expansion / config.heads)
+        width, heads, size = config.width, config.heads, config.value_width
         super().__init__((heads, width // heads, size))
         self.heads, self.sizes = heads, (width, width, heads * size, heads * size)  # q, k, v and the gate
         self.qkvg = nn.Linear(width, sum(self.sizes), bias=False)

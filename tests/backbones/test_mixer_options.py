@@ -22,6 +22,8 @@ from decision_rnn.utils.errors import InputError
         ("gru", {"init_half_life": 0.5}, "init_half_life"),
         ("gru", {"mlp_ratio": 0.01}, "mlp_ratio"),
         ("mamba", {"expansion": 0.01}, "expansion"),
+        ("retention", {"expansion": 0.25}, "expansion"),
+        ("retention", {"expansion": 0.5}, "expansion"),  # one channel a head, of which the norm is zero
         ("mingru", {"scan": "log", "candidate": "signed"}, "candidate"),
         ("s4d", {"state_size": 5}, "state_size"),
         ("transformer", {"heads": 8}, "heads"),
