@@ -13,8 +13,9 @@ Deviations from the paper: the paper's gamma is a cumulative sum of a softmax ov
 fraction sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the
 same sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that all layers share. A
 layer alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from that of a gate that
-is half open above its bound (one step in the first layer) to `init_half_life`. Norm and output gate are those of the
-authors' code, as is theta's start.
+is half open above its bound (one step in the first layer) to `init_half_life`, or are all the former where that is
+longer, as in the top layer of 24 with the default. Norm and output gate are those of the authors' code, as is theta's
+start.
 """
 
 import math

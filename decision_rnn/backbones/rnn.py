@@ -39,8 +39,8 @@ class RNNConfig(BackboneConfig):
 class TorchRNN(Layer):
     """A mixer that is one of torch's recurrent layers. State: its own, h and for an LSTM c, each (batch, width).
 
-    Under autocast, LSTM computes in half precision, with the cell in float32; the others in float32, since torch would
-    round their gates.
+    Under autocast, torch's LSTM computes in half precision, with the cell in float32; the others, and an LSTM step by
+    step, in float32, since torch would round their gates.
 
     Args:
         cell: The layer, batch first.

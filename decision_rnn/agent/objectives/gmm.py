@@ -40,8 +40,8 @@ class GMM(Objective):
     Components have means tanh(W h + b) and independent entries with standard deviations softplus(W h + b) + `min_std`:
     without the latter, the likelihood of actions at the bounds, which are exactly equal, would have no maximum. It is
     the head of robomimic's BC-RNN-GMM (Mandlekar et al., "What Matters in Learning from Offline Human Demonstrations
-    for Robot Manipulation", 2021), acting as in its low-noise evaluation: the agent takes the mean of the most probable
-    component, sampled actions are the mean of a component drawn by its probability.
+    for Robot Manipulation", 2021). The agent takes the mean of the most probable component. A sampled action is the
+    mean of a component drawn by its probability, as in robomimic's low-noise evaluation but for its noise of 1e-4.
 
     Guidance with weight w chooses among the components of p(a | condition), whose probabilities are multiplied by
     (p(a | condition) / p(a))^(w - 1) at their means; below 1, among those of p(a), with the exponent w. Components with
