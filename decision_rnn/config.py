@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, SerializeAsAny
-from pydantic.dataclasses import dataclass
 
 from decision_rnn.agent.conditions.base import CONDITIONS, ConditionConfig, NoConditionConfig
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
@@ -24,7 +23,7 @@ from decision_rnn.agent.objectives.base import OBJECTIVES, ObjectiveConfig
 from decision_rnn.agent.objectives.mse import MSEConfig
 from decision_rnn.backbones import BACKBONES, BackboneConfig, match_parameters, memory_exceeds
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import STRICT, FileName, Names, TargetReturns, convert, suggest, to_json
+from decision_rnn.utils.parsing import FileName, Names, TargetReturns, config_dataclass, convert, suggest, to_json
 from decision_rnn.utils.plugins import check_plugins
 from decision_rnn.utils.registry import ClassRegistry
 
@@ -32,7 +31,7 @@ LEARNING_RATES = {"adamw": 1e-3, "muon": 4e-3}
 """Default learning rates."""
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class ObservationConfig:
     """What the agent sees of an observation, both in training and in the environment.
 
@@ -44,7 +43,7 @@ class ObservationConfig:
     mask: Literal["none", "velocity"] = "none"
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class TrainingConfig:
     """How the agent is trained.
 
@@ -133,7 +132,7 @@ class TrainingConfig:
         return min(500, self.steps // 4) if self.warmup_steps is None else self.warmup_steps
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class EvaluationConfig:
     """How the agent is evaluated.
 
@@ -172,7 +171,7 @@ class EvaluationConfig:
     checkpoint_episodes: NonNegativeInt = 0
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class RunConfig:
     """Everything that determines a run.
 

@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.adaln import AdaptiveLayerNorm
@@ -19,7 +18,7 @@ from decision_rnn.backbones import Backbone, BackboneConfig, State
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.parsing import STRICT
+from decision_rnn.utils.parsing import config_dataclass
 
 MAX_TIMESTEP = 1000
 """The number of learnt embeddings of timesteps; later ones share the last."""
@@ -27,7 +26,7 @@ RESOLUTION = 8 * torch.finfo(torch.float32).eps
 """An observation entry whose standard deviation is at most this share of its mean is constant up to rounding."""
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class AgentConfig:
     """How the agent reads its history and its condition.
 

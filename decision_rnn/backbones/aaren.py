@@ -17,11 +17,11 @@ triple.
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.log_space import weighted_sums, weighted_sums_step
 
 
-@options
+@config_dataclass
 class AarenConfig(HeadsConfig):
     """Aaren, "Attention as an RNN". Each head has its own query."""
 

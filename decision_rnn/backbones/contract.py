@@ -7,15 +7,14 @@ the T steps into chunks with the state carried give the same outputs, final stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from decision_rnn.utils.parsing import STRICT, NonNegativeFloat
-from decision_rnn.utils.parsing import PositiveInt as PositiveInt
+from decision_rnn.utils.parsing import NonNegativeFloat, PositiveInt
+from decision_rnn.utils.parsing import config_dataclass as config_dataclass
 from decision_rnn.utils.registry import Class, ClassRegistry
 
 State = tuple[Tensor, ...]
@@ -126,16 +125,9 @@ def without_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 Kernel = Annotated[int, Field(ge=2)]
-Config = TypeVar("Config")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def options(cls: type[Config]) -> type[Config]:
-    """Class decorator: a frozen dataclass whose values pydantic checks."""
-    return dataclass(frozen=True, kw_only=True, config=STRICT)(cls)  # type: ignore[return-value]
-
-
-@options
+@config_dataclass
 class BackboneConfig:
     """The part of a backbone's configuration that all backbones share.
 
@@ -164,7 +156,7 @@ class BackboneConfig:
                 raise ValueError(f"backbone.{key} {ratio} leaves no channel of backbone.width {self.width}")
 
 
-@options
+@config_dataclass
 class HeadsConfig(BackboneConfig):
     """The part of a configuration that layers share whose channels are divided into heads.
 

@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, Kernel, Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import BackboneConfig, Kernel, Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.recurrence import first_order
 
 
-@options
+@config_dataclass
 class ConvConfig(BackboneConfig):
     """Conv, "Decision ConvFormer".
 

@@ -15,12 +15,12 @@ time_scales.py.
 import torch
 from torch import nn
 
-from decision_rnn.backbones.contract import options, register_backbone
+from decision_rnn.backbones.contract import config_dataclass, register_backbone
 from decision_rnn.backbones.rnn import TorchRNN
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class GRUConfig(FadingConfig):
     """GRU, "Learning Phrase Representations using RNN Encoder-Decoder"."""
 

@@ -18,12 +18,12 @@ out.
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Kernel, Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import Kernel, Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.conv import convolve, convolve_step
 from decision_rnn.backbones.s4d import DiagonalStateSpace, S4DConfig
 
 
-@options
+@config_dataclass
 class H3Config(S4DConfig):
     """H3, "Hungry Hungry Hippos".
 

@@ -24,13 +24,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, SequenceMixer, State, options, register_backbone
+from decision_rnn.backbones.contract import Layer, SequenceMixer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.planes import product
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class HGRNConfig(FadingConfig):
     """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling"."""
 

@@ -26,13 +26,14 @@ import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, PositiveInt, State, options, register_backbone
+from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.planes import Planes, product
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
+from decision_rnn.utils.parsing import PositiveInt
 
 
-@options
+@config_dataclass
 class LRUConfig(FadingConfig):
     """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
 

@@ -22,12 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import State, options, register_backbone, steps, without_autocast
+from decision_rnn.backbones.contract import State, config_dataclass, register_backbone, steps, without_autocast
 from decision_rnn.backbones.rnn import TorchRNN
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class LSTMConfig(FadingConfig):
     """LSTM, "Long Short-Term Memory".
 

@@ -34,7 +34,7 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from decision_rnn.backbones.contract import Kernel, Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.contract import Kernel, Layer, State, config_dataclass, register_backbone, without_autocast
 from decision_rnn.backbones.conv import convolve, convolve_step
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.recurrence import first_order, linear_recurrence
@@ -45,7 +45,7 @@ BLOCK = 64
 """The number of steps whose states are in memory at the same time."""
 
 
-@options
+@config_dataclass
 class MambaConfig(FadingConfig):
     """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
 

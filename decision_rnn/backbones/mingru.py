@@ -31,13 +31,13 @@ import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.log_space import log_space_recurrence
 from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, positive
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class MinimalConfig(FadingConfig):
     """Options shared by minGRU and minLSTM.
 
@@ -61,7 +61,7 @@ class MinimalConfig(FadingConfig):
             raise ValueError("backbone.scan log takes logarithms of candidates: backbone.candidate must be positive")
 
 
-@options
+@config_dataclass
 class MinGRUConfig(MinimalConfig):
     """minGRU, "Were RNNs All We Needed?"."""
 

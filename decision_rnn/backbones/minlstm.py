@@ -13,11 +13,11 @@ and i both underflow for strongly negative gates. The bias of i begins as far be
 (time_scales.py), so that f' is about f: with i at 1/2, f' would be at most 2/3.
 """
 
-from decision_rnn.backbones.contract import options, register_backbone
+from decision_rnn.backbones.contract import config_dataclass, register_backbone
 from decision_rnn.backbones.mingru import MinGRU, MinimalConfig
 
 
-@options
+@config_dataclass
 class MinLSTMConfig(MinimalConfig):
     """minLSTM, "Were RNNs All We Needed?"."""
 

@@ -15,10 +15,10 @@ last one, the observation.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import BackboneConfig, Layer, State, config_dataclass, register_backbone
 
 
-@options
+@config_dataclass
 class MLPConfig(BackboneConfig):
     """MLP, the control without memory; its hidden layer has `width` channels."""
 

@@ -22,14 +22,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, register_backbone, without_autocast
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.time_scales import FadingConfig
+from decision_rnn.utils.parsing import config_dataclass
 
 CHUNK = 64
 
 
-@options
+@config_dataclass
 class MLSTMConfig(HeadsConfig, FadingConfig):
     """mLSTM, "xLSTM: Extended Long Short-Term Memory". Each head has its own memory."""
 

@@ -32,15 +32,16 @@ import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, register_backbone, without_autocast
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.planes import product, rotary_table, rotate
 from decision_rnn.backbones.time_scales import FadingConfig
+from decision_rnn.utils.parsing import config_dataclass
 
 CHUNK = 64
 
 
-@options
+@config_dataclass
 class RetentionConfig(HeadsConfig, FadingConfig):
     """Retention, "Retentive Network".
 

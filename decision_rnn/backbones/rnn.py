@@ -14,22 +14,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import (
-    BackboneConfig,
-    Layer,
-    State,
-    options,
-    register_backbone,
-    steps,
-    without_autocast,
-)
+from decision_rnn.backbones.contract import BackboneConfig, Layer, State, register_backbone, steps, without_autocast
 from decision_rnn.backbones.ops.chunks import run_between_resets
+from decision_rnn.utils.parsing import config_dataclass
 
 LOOP = 64
 """The length of the longest segment that is computed step by step on CUDA."""
 
 
-@options
+@config_dataclass
 class RNNConfig(BackboneConfig):
     """Simple recurrent network, "Finding Structure in Time"."""
 

@@ -22,13 +22,13 @@ three times).
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.log_space import weighted_sums, weighted_sums_step
 from decision_rnn.backbones.ops.recurrence import keep_mask, previous_states
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class RWKVConfig(FadingConfig):
     """RWKV-4, "RWKV: Reinventing RNNs for the Transformer Era"."""
 

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, State, options, register_backbone, without_autocast
+from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone, without_autocast
 from decision_rnn.backbones.conv import convolve
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.planes import Planes, product
@@ -37,7 +37,7 @@ from decision_rnn.backbones.time_scales import FadingConfig
 CHUNK = 64
 
 
-@options
+@config_dataclass
 class S4DConfig(FadingConfig):
     """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
 

@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.recurrence import keep_mask, linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class SCRNConfig(FadingConfig):
     """SCRN, "Learning Longer Memory in Recurrent Neural Networks"."""
 

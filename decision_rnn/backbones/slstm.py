@@ -24,12 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, Layer, State, options, register_backbone
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.recurrence import keep_mask
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
-@options
+@config_dataclass
 class SLSTMConfig(HeadsConfig, FadingConfig):
     """sLSTM, "xLSTM: Extended Long Short-Term Memory". The recurrent matrices mix the channels of a head."""
 

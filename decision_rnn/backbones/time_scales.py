@@ -17,10 +17,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from decision_rnn.backbones.contract import BACKBONES, BackboneConfig, options
+from decision_rnn.backbones.contract import BACKBONES, BackboneConfig, config_dataclass
 
 
-@options
+@config_dataclass
 class FadingConfig(BackboneConfig):
     """The part of a configuration that layers share whose state fades.
 

@@ -25,12 +25,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, PositiveInt, SequenceMixer, State, options, register_backbone
+from decision_rnn.backbones.contract import HeadsConfig, SequenceMixer, State, register_backbone
 from decision_rnn.backbones.ops.chunks import run_chunks
 from decision_rnn.backbones.ops.planes import rotary_table, rotate, rotate_step
+from decision_rnn.utils.parsing import PositiveInt, config_dataclass
 
 
-@options
+@config_dataclass
 class TransformerConfig(HeadsConfig):
     """Transformer with local causal attention.
 

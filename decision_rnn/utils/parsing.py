@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
+import pydantic.dataclasses
 import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
@@ -23,6 +24,13 @@ STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 REQUIRED: Any = inspect.Parameter.empty
 AUTO = math.inf
 """A target return above all others, written `auto`: the condition's limit decides what the agent sees."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def config_dataclass(cls: type[Record]) -> type[Record]:
+    """Class decorator: a frozen dataclass whose values pydantic checks."""
+    return pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STRICT)(cls)  # type: ignore[return-value]
+
 
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]

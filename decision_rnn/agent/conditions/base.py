@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.parsing import STRICT, NonNegativeFloat
+from decision_rnn.utils.parsing import NonNegativeFloat, config_dataclass
 from decision_rnn.utils.registry import Class, ClassRegistry
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class ConditionConfig:
     """Options that all conditions share.
 
@@ -112,7 +111,7 @@ class Condition(nn.Module, ABC):
         return value
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class NoConditionConfig(ConditionConfig):
     """No condition: behaviour cloning."""
 

@@ -5,17 +5,16 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from decision_rnn.agent.conditions.base import Condition, ConditionConfig, register_condition
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.parsing import STRICT, NonNegativeFloat
+from decision_rnn.utils.parsing import NonNegativeFloat, config_dataclass
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class ReturnToGoConfig(ConditionConfig):
     """The return-to-go, the undiscounted sum of rewards from this step on, as in the Decision Transformer.
 

@@ -6,14 +6,13 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.conditions.base import Condition, ConditionConfig, register_condition
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.parsing import STRICT
+from decision_rnn.utils.parsing import config_dataclass
 
 TIME_LEVELS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
 """The learnt quantile levels of the time to a goal; between them it is interpolated."""
@@ -21,7 +20,7 @@ TIMESTEP_SCALE = 1000
 """The divisor of timesteps as inputs of a network."""
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class TimeToGoalConfig(ConditionConfig):
     """The time to the goal, for goals relabelled in hindsight.
 

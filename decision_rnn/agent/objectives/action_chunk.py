@@ -2,7 +2,6 @@
 
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives.base import Metrics, Objective, ObjectiveConfig, box_size, register_objective
@@ -10,10 +9,10 @@ from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.distributed import training_mean
-from decision_rnn.utils.parsing import STRICT, PositiveInt
+from decision_rnn.utils.parsing import PositiveInt, config_dataclass
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class ActionChunkConfig(ObjectiveConfig):
     """Several actions at once, in a Box.
 

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 import gymnasium
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.spaces import AgentSpec
@@ -15,14 +14,14 @@ from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import STRICT
+from decision_rnn.utils.parsing import config_dataclass
 from decision_rnn.utils.registry import Class, ClassRegistry
 
 Metrics = Mapping[str, Tensor]
 """Scalars by name, which are logged with the loss."""
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class ObjectiveConfig:
     """Options that all objectives share.
 

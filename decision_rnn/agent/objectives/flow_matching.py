@@ -5,16 +5,15 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives.base import Metrics, Objective, ObjectiveConfig, box_size, register_objective
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.parsing import STRICT, PositiveInt
+from decision_rnn.utils.parsing import PositiveInt, config_dataclass
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class FlowMatchingConfig(ObjectiveConfig):
     """Flow from noise to actions in a Box.
 

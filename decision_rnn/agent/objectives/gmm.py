@@ -6,7 +6,6 @@ import gymnasium
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives.base import Metrics, Objective, ObjectiveConfig, register_objective
@@ -14,13 +13,13 @@ from decision_rnn.agent.objectives.cross_entropy import CrossEntropy, add_gumbel
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.utils.parsing import STRICT, PositiveInt
+from decision_rnn.utils.parsing import PositiveInt, config_dataclass
 
 Mixture = tuple[Tensor, Tensor, Tensor]
 """Logits (..., components), means and scales before the softplus, each (..., components, action_dim)."""
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class GMMConfig(ObjectiveConfig):
     """Likelihood of actions under a mixture of Gaussians in a Box, cross-entropy of discrete actions.
 

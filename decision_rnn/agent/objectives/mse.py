@@ -3,7 +3,6 @@
 import gymnasium
 import torch
 import torch.nn.functional as F
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives.base import Metrics, Objective, ObjectiveConfig, register_objective
@@ -11,7 +10,7 @@ from decision_rnn.agent.objectives.cross_entropy import CrossEntropy
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.utils.parsing import STRICT
+from decision_rnn.utils.parsing import config_dataclass
 
 
 class MSE(Objective):
@@ -34,7 +33,7 @@ class MSE(Objective):
         return (mean + weight * (self.action(hidden) - mean)).clamp(-1, 1)
 
 
-@dataclass(frozen=True, kw_only=True, config=STRICT)
+@config_dataclass
 class MSEConfig(ObjectiveConfig):
     """Squared error of actions in a Box, cross-entropy of discrete actions."""
 
