@@ -119,10 +119,8 @@ class ActionScale(nn.Module):
     def __init__(self, space: gymnasium.Space) -> None:
         super().__init__()
         size = Layout.of_space(space, "actions", acted=True).size
-        low, high = -torch.ones(size), torch.ones(size)
-        self.discrete = not isinstance(space, gymnasium.spaces.Box)
-        if isinstance(space, gymnasium.spaces.Box):
-            low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
+        box = space if isinstance(space, gymnasium.spaces.Box) else unit_box(size)  # which has all one-hot vectors
+        low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (box.low, box.high))
         if not (high - low).isfinite().all():
             raise InputError(f"the actions are {one_line(space)}, but agents need finite bounds")
         self.is_unit = bool((low == -1).all() and (high == 1).all())
@@ -133,15 +131,13 @@ class ActionScale(nn.Module):
         self.register_buffer("radius", torch.where(low < high, high / 2 - low / 2, 1.0), persistent=False)
 
     def forward(self, action: Tensor) -> Tensor:
-        if self.discrete:
-            return action
         if self.is_unit:  # one node of an exported policy in place of four
             return action.clamp(-1, 1)
         return (action * self.radius + self.center).clamp(self.low, self.high)
 
     def normalise(self, action: Tensor) -> Tensor:
         """From the Box to [-1, 1], clipped to it, as environments clip."""
-        return action if self.discrete else ((action - self.center) / self.radius).clamp(-1, 1)
+        return ((action - self.center) / self.radius).clamp(-1, 1)
 
 
 class PolicyNetwork(nn.Module):
@@ -172,7 +168,8 @@ class PolicyNetwork(nn.Module):
         self.action_scale = ActionScale(spec.action_space)
         changes = torch.zeros(2, self.action_dim) if spec.action_changes is None else spec.action_changes
         self.register_buffer("action_changes", changes.float() if config.delta_actions else None)
-        if config.delta_actions and self.action_scale.discrete:
+        is_box = isinstance(spec.action_space, gymnasium.spaces.Box)
+        if config.delta_actions and not is_box:
             raise InputError(f"agent.delta_actions needs actions in a Box, not {one_line(spec.action_space)}.")
         self.encoder = Encoder(spec)
         self.condition: Condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
@@ -188,8 +185,7 @@ class PolicyNetwork(nn.Module):
         self.timestep_embedding = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
-        box = isinstance(spec.action_space, gymnasium.spaces.Box)
-        scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
+        scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if is_box else spec.action_space)
         self.objective: Objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
         # The index, among a step's tokens, of an episode's first one: the previous action is of the episode before.
         self.first_token = int(config.tokens == "interleaved" and config.previous_action)
