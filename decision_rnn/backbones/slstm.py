@@ -24,8 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, Layer, State, config_dataclass, register_backbone
-from decision_rnn.backbones.ops.recurrence import keep_mask
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, config_dataclass, register_backbone, reset_rows
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
@@ -50,16 +49,14 @@ class SLSTM(Layer):
             self.gates.bias.view(heads, 4, size)[:, 2] += config.forget_gate_bias(width).view(size, heads).T
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        m, h, c, n = state or self.initial_state(len(x))
-        driven, outputs = self._drive(x), []
-        keep = None if reset is None else keep_mask(reset, driven.dtype).unsqueeze(3)
-        masks = () if keep is None else (keep.log(), keep)
-        for t, driven_t in enumerate(driven.unbind(1)):
-            if masks:  # where m is minus infinity, nothing of c and n is left
-                m, h = m + masks[0][:, t], h * masks[1][:, t]
-            m, h, c, n = self._advance(driven_t, (m, h, c, n))
-            outputs.append(h)
-        return self._output(torch.stack(outputs, dim=1)), (m, h, c, n)
+        initial, outputs = self.initial_state(len(x)), []
+        state = state or initial
+        for t, driven in enumerate(self._drive(x).unbind(1)):
+            if reset is not None:
+                state = reset_rows(state, initial, reset[:, t])
+            state = self._advance(driven, state)
+            outputs.append(state[1])
+        return self._output(torch.stack(outputs, dim=1)), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         after = self._advance(self._drive(x), state)
