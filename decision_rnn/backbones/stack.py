@@ -47,7 +47,7 @@ class Block(SequenceMixer):
 
     def _run(self, x: Tensor, state: State | None, call: Call) -> tuple[Tensor, State]:
         past: State = ()
-        drop = self.dropout if self.training else _same  # the overhead of a module matters where agents act
+        drop: Any = self.dropout if self.training else lambda x: x  # the overhead of a module matters where agents act
         if self.convolution is not None:
             mixed, past = call(self.convolution, x, state and state[:1])
             x = x + drop(mixed)
@@ -88,10 +88,6 @@ class Backbone(SequenceMixer):
             x, parts = call(block, x, state and state[i * size : (i + 1) * size])
             after += parts
         return self.norm(x), after
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
 
 
 def make_norm(config: BackboneConfig) -> nn.Module:
