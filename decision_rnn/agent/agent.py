@@ -104,7 +104,8 @@ class DecisionAgent(PolicyNetwork):
         """
         run = partial(self.run_backbone, reset=reset, state=state)
         value, hidden, state = self.hidden_states(run, value, observation, previous_action, timestep)
-        return self.actions(self.choose(value, hidden, sample), previous_action, timestep), state, value
+        action = self.select_actions(value, hidden, sample)
+        return self.to_environment_actions(action, previous_action, timestep), state, value
 
     def initial_state(self, target: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target of each episode, (batch,)."""
@@ -132,10 +133,10 @@ class DecisionAgent(PolicyNetwork):
         run, plan = partial(self.step_backbone, first=first, state=state.memory), state.plan
         value, hidden, memory = self.hidden_states(run, value, observation, state.previous_action, state.timestep)
         if sample or self.condition_config.guidance != 1:
-            action = self.choose(value, hidden, sample)
+            action = self.select_actions(value, hidden, sample)
         else:
             action, plan = self.objective.step(self.modulate(value, hidden), state.timestep, plan)
-        action = self.actions(action, state.previous_action, state.timestep)
+        action = self.to_environment_actions(action, state.previous_action, state.timestep)
         return action, ActingState(condition, action, state.timestep + 1, memory, plan), value
 
     def hidden_states(
@@ -149,7 +150,7 @@ class DecisionAgent(PolicyNetwork):
             value = self.condition.limit(value, timestep, hidden)
         return value, hidden, state
 
-    def choose(self, value: Tensor, hidden: Tensor, sample: bool = False) -> Tensor:
+    def select_actions(self, value: Tensor, hidden: Tensor, sample: bool = False) -> Tensor:
         """The objective's actions, (..., action_dim), for the condition's values (..., size) at the backbone's hidden
         states (..., width), with guidance."""
         conditional, weight = self.modulate(value, hidden), self.condition_config.guidance
@@ -160,7 +161,7 @@ class DecisionAgent(PolicyNetwork):
     def step_backbone(self, tokens: list[Tensor], first: Tensor, state: State) -> tuple[Tensor, State]:
         """`run_backbone` for one step: the hidden state after the last token, (batch, width), and the state."""
         for i, token in enumerate(tokens):
-            if 0 < i == self.first_token:  # before token 0, an episode's state is the initial one already
+            if 0 < i == self.reset_token:  # before token 0, an episode's state is the initial one already
                 state = reset_rows(state, self.backbone.initial_state(1), first)  # one row, broadcast: exportable
             hidden, state = self.backbone.step(token, state)
         return hidden, state

@@ -187,8 +187,8 @@ class PolicyNetwork(nn.Module):
         self.backbone = Backbone(backbone)
         scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if is_box else spec.action_space)
         self.objective: Objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
-        # The index, among a step's tokens, of an episode's first one: the previous action is of the episode before.
-        self.first_token = int(config.tokens == "interleaved" and config.previous_action)
+        # Index of the token before which an episode's reset applies: the previous action is of the episode before.
+        self.reset_token = int(config.tokens == "interleaved" and config.previous_action)
 
     def forward(self, batch: Batch, state: State | None = None) -> TrainingOutput:
         """The loss on a batch of segments, metrics, and the backbone's state after the segments.
@@ -219,17 +219,17 @@ class PolicyNetwork(nn.Module):
         """The batch with actions as the objective predicts them: in a Box scaled to [-1, 1], or changes so scaled."""
         if self.action_changes is None:
             return batch._replace(action=self.action_scale.normalise(batch.action))
-        center, radius = self._changes(batch.previous_action, batch.timestep)
+        center, radius = self._change_range(batch.previous_action, batch.timestep)
         return batch._replace(action=((batch.action - center) / radius).clamp(-1, 1))
 
-    def actions(self, predicted: Tensor, previous_action: Tensor, timestep: Tensor) -> Tensor:
+    def to_environment_actions(self, predicted: Tensor, previous_action: Tensor, timestep: Tensor) -> Tensor:
         """Actions of the environment from what the objective predicts, all (..., action_dim), at timesteps (...)."""
         if self.action_changes is None:
             return self.action_scale(predicted)
-        center, radius = self._changes(previous_action, timestep)
+        center, radius = self._change_range(previous_action, timestep)
         return (center + radius * predicted).clamp(self.action_scale.low, self.action_scale.high)
 
-    def _changes(self, previous_action: Tensor, timestep: Tensor) -> tuple[Tensor, Tensor]:
+    def _change_range(self, previous_action: Tensor, timestep: Tensor) -> tuple[Tensor, Tensor]:
         """The middle of the actions within reach of the previous one, at first of all, and the largest change from
         there."""
         (low, high), first = self.action_changes.unbind(), timestep.unsqueeze(-1) == 0
@@ -241,7 +241,7 @@ class PolicyNetwork(nn.Module):
         """The hidden state after every step's last token, (batch, time, width), and the backbone's state after them."""
         if len(tokens) == 1:
             return self.backbone(tokens[0], state, reset)
-        first = torch.arange(len(tokens), device=reset.device) == self.first_token
+        first = torch.arange(len(tokens), device=reset.device) == self.reset_token
         reset = (reset.unsqueeze(2) & first).flatten(1)
         hidden, state = self.backbone(torch.stack(tokens, dim=2).flatten(1, 2), state, reset)
         return hidden[:, len(tokens) - 1 :: len(tokens)], state

@@ -221,7 +221,8 @@ def predict_actions(trained: TrainedAgent, episodes: EpisodeStore, data: Episode
         value = condition.from_batch(batch)
         tokens = agent.embed(value, batch.observation, batch.previous_action, batch.timestep)
         hidden, state = agent.run_backbone(tokens, batch.reset, state)
-        return agent.actions(agent.choose(value, hidden), batch.previous_action, batch.timestep).numpy(), state
+        action = agent.select_actions(value, hidden)
+        return agent.to_environment_actions(action, batch.previous_action, batch.timestep).numpy(), state
 
     actions, first, lengths = np.empty_like(episodes.actions), episodes.offsets[:-1], episodes.episode_lengths
     if settings.inference == "window":  # a segment for every step, its last one

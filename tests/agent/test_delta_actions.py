@@ -64,7 +64,7 @@ def test_targets_are_first_actions_and_then_changes_in_the_range_of_the_data(
     expected = 2 * (batch.action.double().numpy()[..., 0] - start) / span - 1
     np.testing.assert_allclose(targets[..., 0], expected, atol=1e-3)
     assert targets[..., 1].abs().max() == 0
-    returned = agent.actions(targets, batch.previous_action, batch.timestep)
+    returned = agent.to_environment_actions(targets, batch.previous_action, batch.timestep)
     torch.testing.assert_close(returned, batch.action, atol=1e-5, rtol=0)
 
 
@@ -96,7 +96,7 @@ def test_box_still_bounds_actions() -> None:
         torch.zeros(3), torch.ones(3), Box(-1, 1, (2,)), action_changes=torch.tensor([[-9.0] * 2, [9.0] * 2])
     )
     agent = DecisionAgent(DELTA, registered("mlp").config(width=8), spec)
-    assert agent.actions(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1)).tolist() == [[1, 1]]
+    assert agent.to_environment_actions(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1)).tolist() == [[1, 1]]
 
 
 def test_discrete_actions_have_no_changes() -> None:
