@@ -30,7 +30,7 @@ from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 from yet_another_retnet.retention import MultiScaleRetention
 
 from decision_rnn.backbones import SequenceMixer, State, reset_rows
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.testing import PROPERTIES, TOLERANCES, check_mixer
 
 WIDTH = 8
@@ -68,7 +68,7 @@ class Wrapped(SequenceMixer):
 
     def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Time without a reset: here step by step."""
-        return steps(self, x, state)
+        return run_stepwise(self, x, state)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         y, state = self.piece(x[:, None], state)

@@ -43,13 +43,13 @@ class Aaren(Layer):
         self.output = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        top, sums = state or self.initial_state(len(x))
-        sums, maxima, _ = weighted_sums(*self._score_and_value(x), top.unsqueeze(-1), sums, reset)
+        maximum, sums = state or self.initial_state(len(x))
+        sums, maxima, _ = weighted_sums(*self._score_and_value(x), maximum.unsqueeze(-1), sums, reset)
         return self._output(sums), (maxima[:, -1, :, 0].clone(), sums[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        sums, top = weighted_sums_step(*self._score_and_value(x), state[0].unsqueeze(-1), state[1])
-        return self._output(sums), (top.squeeze(-1), sums)
+        sums, maximum = weighted_sums_step(*self._score_and_value(x), state[0].unsqueeze(-1), state[1])
+        return self._output(sums), (maximum.squeeze(-1), sums)
 
     def _score_and_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """s, (..., heads, 1), and v followed by a 1, (..., heads, head width + 1), in float32 also under autocast."""

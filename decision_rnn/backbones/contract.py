@@ -92,7 +92,7 @@ class Layer(SequenceMixer):
         return [part for name in self.recurrent_names if (part := getattr(self, name, None)) is not None]
 
 
-def steps(
+def run_stepwise(
     module: SequenceMixer, x: Tensor, state: State | None = None, reset: Tensor | None = None
 ) -> tuple[Tensor, State]:
     """Run a mixer as in acting, one `step` after the other; arguments and result as for `SequenceMixer.forward`."""

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import Layer, SequenceMixer, State, config_dataclass, register_backbone
-from decision_rnn.backbones.ops.planes import product
+from decision_rnn.backbones.ops.complex_pairs import product
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
@@ -55,16 +55,16 @@ class HGRN(Layer):
         self.register_parameter("rise", None)
         self.below: tuple[HGRN, ...] = ()  # in a tuple, since it is not a part of this module
         self.config, self.depth = config, 0
-        self._start(0.0)
+        self._init_forget_bias(0.0)
 
     def place_above(self, below: SequenceMixer) -> None:
         assert isinstance(below, HGRN)
         width, layers = self.config.width, self.config.layers
         self.below, self.depth = (below,), below.depth + 1
         self.rise = nn.Parameter(torch.full_like(self.norm.bias[:width], -math.log(layers - self.depth)))
-        self._start(self.depth / layers)
+        self._init_forget_bias(self.depth / layers)
 
-    def _start(self, bound: float) -> None:
+    def _init_forget_bias(self, bound: float) -> None:
         """Set the bias of the forget gate, given its lower bound."""
         half_lives = self.config.half_lives(self.sizes[0], shortest=-math.log(2) / math.log((1 + bound) / 2))
         forgotten = -torch.expm1(-math.log(2) / half_lives)
@@ -90,7 +90,7 @@ class HGRN(Layer):
         return below + (1 - below) * torch.sigmoid(self.rise)
 
     def _project(self, x: Tensor) -> tuple[State, State, Tensor]:
-        """The decay and (1 - lambda) c as planes, (..., width), and the output gate, always in float32."""
+        """The decay and (1 - lambda) c as complex pairs, (..., width), and the output gate, always in float32."""
         forget, candidate, gate = self.input(x).to(self.norm.weight.dtype).split(self.sizes, dim=-1)
         free = 1 - self.lower_bound()
         forgotten = free * torch.sigmoid(-forget)  # without the cancellation of 1 - lambda

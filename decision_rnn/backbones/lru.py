@@ -27,7 +27,7 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
-from decision_rnn.backbones.ops.planes import Planes, product
+from decision_rnn.backbones.ops.complex_pairs import ComplexPair, product
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.utils.parsing import PositiveInt
@@ -68,7 +68,7 @@ class LRU(Layer):
             "exponential": {"nu": nu, "theta": phase},
             "plain": {"real": decay * torch.cos(phase), "imag": decay * torch.sin(phase)},
         }[config.parametrization]
-        self.planes = tuple(start)
+        self.lambda_names = tuple(start)
         for name, value in start.items():
             self.register_parameter(name, nn.Parameter(value.float()))
         self.gamma_log = nn.Parameter(0.5 * torch.log1p(-(decay**2)).float()) if config.normalization else None
@@ -91,12 +91,13 @@ class LRU(Layer):
         """Half the rate of the others (appendix B: lower; the half is `lr_factor` of Zucchet's minimal-LRU)."""
         return 0.5 * learning_rate
 
-    def _decay(self) -> Planes:
+    def _decay(self) -> ComplexPair:
         """The real and imaginary parts of lambda, each (state_size,)."""
-        first, second = (getattr(self, name) for name in self.planes)
-        if self.planes == ("real", "imag"):
+        first, second = (getattr(self, name) for name in self.lambda_names)
+        if self.lambda_names == ("real", "imag"):
             return first, second
-        nu, theta = (torch.exp(first), torch.exp(second)) if self.planes == ("nu_log", "theta_log") else (first, second)
+        is_log = self.lambda_names == ("nu_log", "theta_log")
+        nu, theta = (torch.exp(first), torch.exp(second)) if is_log else (first, second)
         magnitude = torch.exp(-nu)
         return magnitude * torch.cos(theta), magnitude * torch.sin(theta)
 

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import State, config_dataclass, register_backbone, steps, without_autocast
+from decision_rnn.backbones.contract import State, config_dataclass, register_backbone, run_stepwise, without_autocast
 from decision_rnn.backbones.rnn import TorchRNN
 from decision_rnn.backbones.time_scales import FadingConfig
 
@@ -54,7 +54,7 @@ class LSTM(TorchRNN):
         self.peepholes = None if peepholes is None else nn.Parameter(peepholes)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return super().forward(x, state, reset) if self.peepholes is None else steps(self, x, state, reset)
+        return super().forward(x, state, reset) if self.peepholes is None else run_stepwise(self, x, state, reset)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         if self.peepholes is None:

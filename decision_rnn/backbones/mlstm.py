@@ -63,10 +63,10 @@ class MLSTM(Layer):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         before, memory = state
         q, k, v, forget, insert, output_gate = self._project(x)
-        top = torch.maximum(before + forget, insert).detach()
-        kept, added = torch.exp(before + forget - top), torch.exp(insert - top)
+        maximum = torch.maximum(before + forget, insert).detach()
+        kept, added = torch.exp(before + forget - maximum), torch.exp(insert - maximum)
         memory = kept[..., None, None] * memory + (added.unsqueeze(-1) * k).unsqueeze(-1) * v.unsqueeze(-2)
-        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), output_gate), (top, memory)
+        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), maximum), output_gate), (maximum, memory)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """q and k, (..., heads, head width), v followed by a 1, log f and log i, (..., heads), and o, (..., width).
@@ -99,14 +99,14 @@ def _chunk(
     log_steps = (left + insert.unsqueeze(2)).masked_fill(~visible, -torch.inf)
     log_memory = before.unsqueeze(-1) + forget.cumsum(2)
     log_memory = log_memory.masked_fill((episode > 0).unsqueeze(1), -torch.inf)
-    top = torch.maximum(log_steps.amax(-1), log_memory).detach()
-    weights, kept = torch.exp(log_steps - top.unsqueeze(-1)), torch.exp(log_memory - top)
+    maximum = torch.maximum(log_steps.amax(-1), log_memory).detach()
+    weights, kept = torch.exp(log_steps - maximum.unsqueeze(-1)), torch.exp(log_memory - maximum)
     sums = (q @ k.transpose(-1, -2) * weights) @ v + kept.unsqueeze(-1) * (q @ memory)
     memory = k.transpose(-1, -2) @ (weights[:, :, -1].unsqueeze(-1) * v) + kept[..., -1:, None] * memory
-    return _read(sums, top).transpose(1, 2), (top[..., -1].clone(), memory)
+    return _read(sums, maximum).transpose(1, 2), (maximum[..., -1].clone(), memory)
 
 
-def _read(sums: Tensor, top: Tensor) -> Tensor:
-    """q C / max(|q n|, 1), from q C followed by q n, both divided by exp(top), which may overflow."""
-    least = torch.exp(-top).clamp_min(torch.finfo(top.dtype).tiny).unsqueeze(-1)
+def _read(sums: Tensor, maximum: Tensor) -> Tensor:
+    """q C / max(|q n|, 1), from q C followed by q n, both divided by exp(maximum), which may overflow."""
+    least = torch.exp(-maximum).clamp_min(torch.finfo(maximum.dtype).tiny).unsqueeze(-1)
     return sums[..., :-1] / torch.maximum(sums[..., -1:].abs(), least)

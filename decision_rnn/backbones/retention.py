@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import HeadsConfig, Layer, State, register_backbone, without_autocast
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.planes import product, rotary_table, rotate
+from decision_rnn.backbones.ops.complex_pairs import product, rotary_table, rotate
 from decision_rnn.backbones.time_scales import FadingConfig
 from decision_rnn.utils.parsing import config_dataclass
 
@@ -92,7 +92,7 @@ class Retention(Layer):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         q, k, v, gate = self._project(x)
-        memory = self._next(state[0]) + k.unsqueeze(-1) * v.unsqueeze(-2)
+        memory = self._decay_and_rotate(state[0]) + k.unsqueeze(-1) * v.unsqueeze(-2)
         return self._output((q.unsqueeze(-1) * memory).sum(-2), gate), (memory,)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -113,22 +113,22 @@ class Retention(Layer):
         since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
         same = (episode.unsqueeze(2) == episode.unsqueeze(1)).unsqueeze(1)
         since = since * (episode == 0).unsqueeze(1)
-        before = self._next(state[0])
+        before = self._decay_and_rotate(state[0])
         r = (q @ k.transpose(-1, -2) * (within * same)) @ v + (q * since.unsqueeze(-1)) @ before
         after = k.transpose(-1, -2) @ (v * (until * same[:, :, -1]).unsqueeze(-1)) + since[..., -1, None, None] * before
-        return r.transpose(1, 2), (_turn(after, cos[-1, :, None], sin[-1, :, None]),)
+        return r.transpose(1, 2), (_rotate_state(after, cos[-1, :, None], sin[-1, :, None]),)
 
-    def _next(self, memory: Tensor) -> Tensor:
+    def _decay_and_rotate(self, memory: Tensor) -> Tensor:
         """gamma e^{i theta} S: the state decayed and rotated by one step."""
         cos, sin = self.gamma * self.cos[1, :, None], self.gamma * self.sin[1, :, None]
-        return _turn(memory, cos.to(memory.dtype), sin.to(memory.dtype))
+        return _rotate_state(memory, cos.to(memory.dtype), sin.to(memory.dtype))
 
     def _output(self, r: Tensor, gate: Tensor) -> Tensor:
         """The output from r, (..., heads, value width)."""
         return self.output(F.silu(gate) * F.layer_norm(r, r.shape[-1:]).flatten(-2))
 
 
-def _turn(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate_state(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """e^{i angle} S, with `cos` and `sin` of the angles, (..., key width / 2, 1)."""
     real, minus_imag = memory.unflatten(-2, (-1, 2)).unbind(-2)
     return torch.stack(product((real, minus_imag), (cos, -sin)), dim=-2).flatten(-3, -2)

@@ -4,8 +4,9 @@ Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
 
     h_t = tanh(W x_t + U h_{t-1} + b)
 
-GRU and LSTM share its class: torch's layers run between resets. On CUDA, segments of up to `LOOP` steps are computed by
-one `step` after another: the host then need not know where resets are, and training can be captured as a graph.
+GRU and LSTM share its class: torch's layers run between resets. On CUDA, segments of up to `MAX_LOOP_STEPS` are
+computed by one `step` after another: the host then need not know where resets are, and training can be captured as a
+graph.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, Layer, State, register_backbone, steps, without_autocast
+from decision_rnn.backbones.contract import (
+    BackboneConfig,
+    Layer,
+    State,
+    register_backbone,
+    run_stepwise,
+    without_autocast,
+)
 from decision_rnn.backbones.ops.chunks import run_between_resets
 from decision_rnn.utils.parsing import config_dataclass
 
-LOOP = 64
+MAX_LOOP_STEPS = 64
 """The length of the longest segment that is computed step by step on CUDA."""
 
 
@@ -52,8 +60,8 @@ class TorchRNN(Layer):
         self.cell.flatten_parameters()  # cuDNN would copy weights that are not contiguous at every call
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        if x.device.type != "cpu" and reset is not None and x.shape[1] <= LOOP:
-            return steps(self, x, state, reset)
+        if x.device.type != "cpu" and reset is not None and x.shape[1] <= MAX_LOOP_STEPS:
+            return run_stepwise(self, x, state, reset)
         state = state or self.initial_state(len(x))
         if len(state) == 2:
             return run_between_resets(self._run, (x,), state, reset)

@@ -52,20 +52,20 @@ class RWKV(Layer):
         self.bonus = nn.Parameter(torch.tensor(0.3).log() + 0.5 * ((torch.arange(width) + 1) % 3 - 1))
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        past, top, sums = state or self.initial_state(len(x))
+        past, maximum, sums = state or self.initial_state(len(x))
         x, sums = x.to(past.dtype), sums.unflatten(-1, (2, -1))
         keep = None if reset is None else keep_mask(reset, x.dtype)
         r, k, v = self._project(x, previous_states(x, past, keep))
-        h, maxima, earlier = weighted_sums(k, v, top.unsqueeze(1), sums, reset, torch.exp(self.decay_log))
+        h, maxima, earlier = weighted_sums(k, v, maximum.unsqueeze(1), sums, reset, torch.exp(self.decay_log))
         y = self._read(r, k, v, earlier, previous_states(h, sums))
         return y, (x[:, -1].clone(), maxima[:, -1, 0].clone(), h[:, -1].flatten(1).clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        past, top, sums = state
-        x, top, sums = x.to(past.dtype), top.unsqueeze(1), sums.unflatten(-1, (2, -1))
+        past, maximum, sums = state
+        x, maximum, sums = x.to(past.dtype), maximum.unsqueeze(1), sums.unflatten(-1, (2, -1))
         r, k, v = self._project(x, past)
-        after, new_top = weighted_sums_step(k, v, top, sums, torch.exp(self.decay_log))
-        return self._read(r, k, v, top, sums), (x.clone(), new_top.squeeze(1), after.flatten(1))
+        after, new_maximum = weighted_sums_step(k, v, maximum, sums, torch.exp(self.decay_log))
+        return self._read(r, k, v, maximum, sums), (x.clone(), new_maximum.squeeze(1), after.flatten(1))
 
     def _project(self, x: Tensor, previous: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """r, (..., width), k, (..., 1, width), and v followed by a 1, (..., 2, width), always in float32."""
@@ -75,8 +75,8 @@ class RWKV(Layer):
         )
         return r, k.unsqueeze(-2), torch.stack([v, torch.ones_like(v)], dim=-2)
 
-    def _read(self, r: Tensor, k: Tensor, v: Tensor, top: Tensor, sums: Tensor) -> Tensor:
+    def _read(self, r: Tensor, k: Tensor, v: Tensor, maximum: Tensor, sums: Tensor) -> Tensor:
         """The output, from the state before the step: m, and a followed by b."""
-        total, _ = weighted_sums_step(self.bonus + k, v, top, sums)
+        total, _ = weighted_sums_step(self.bonus + k, v, maximum, sums)
         numerator, denominator = total.unbind(-2)
         return self.output(torch.sigmoid(r) * (numerator / denominator))

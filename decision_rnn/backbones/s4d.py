@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone, without_autocast
 from decision_rnn.backbones.conv import convolve
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.planes import Planes, product
+from decision_rnn.backbones.ops.complex_pairs import ComplexPair, product
 from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
@@ -85,7 +85,7 @@ class DiagonalStateSpace(Layer):
         """At most 1e-3, as in the authors' code (example.py of state-spaces/s4)."""
         return min(learning_rate, 1e-3)
 
-    def _discrete(self, age: Tensor) -> tuple[Planes, Planes]:
+    def _discrete(self, age: Tensor) -> tuple[ComplexPair, ComplexPair]:
         """exp(age dt A), (width, ages, pairs), and 2 C (exp(dt A) - 1) / A, (width, pairs)."""
         # In float64: age * dt * imag may be hundreds of radians, of which float32 keeps five digits.
         dt, real, imag = torch.exp(self.dt_log.double())[:, None], -torch.exp(self.a_log.double()), self.a_imag.double()
@@ -123,7 +123,7 @@ class S4D(DiagonalStateSpace):
 
 
 def _chunk(
-    toeplitz: Tensor, decay: Planes, reads: Planes, x: Tensor, state: State, episode: Tensor
+    toeplitz: Tensor, decay: ComplexPair, reads: ComplexPair, x: Tensor, state: State, episode: Tensor
 ) -> tuple[Tensor, State]:
     """A chunk of `forward`: s, (batch, time, width), and the state after it."""
     u, time = x.permute(2, 0, 1).contiguous(), x.shape[1]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones import BACKBONES, BackboneConfig, SequenceMixer, State, registered
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 
 BATCH, TIME = 6, 12
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -65,7 +65,7 @@ class MixerCase:
         dtype = dtype or self.widest
         with torch.no_grad():
             before = noise(BATCH, 7, self.width, dtype=dtype, seed=3)
-            _, state = steps(module, before, None, mask("various")[:, :7])
+            _, state = run_stepwise(module, before, None, mask("various")[:, :7])
         return noise(BATCH, TIME, self.width, dtype=dtype), state
 
     def reference(
@@ -85,7 +85,7 @@ class MixerCase:
         state = module.initial_state(len(x)) if state is None else tuple(map(wide, state))
         reset = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if reset is None else reset
         run = self.naive and functools.partial(self.naive, dict(module.named_parameters()))
-        return traced(run or functools.partial(steps, module), module, wide(x), state, reset)
+        return traced(run or functools.partial(run_stepwise, module), module, wide(x), state, reset)
 
 
 def state_form(case: MixerCase) -> None:
@@ -99,7 +99,7 @@ def state_form(case: MixerCase) -> None:
             require(tensor, f"part {i} of the initial state is not a tensor with the batch first")
             real = part.dtype == dtype or not (part.is_floating_point() or part.is_complex())
             require(real, f"part {i} of the initial state is {part.dtype}: it must be real, of {dtype}")
-        for time, mode in itertools.product((1, 2, 7, 50), (forward, steps)):
+        for time, mode in itertools.product((1, 2, 7, 50), (forward, run_stepwise)):
             x, state = noise(BATCH, time, case.width, dtype=dtype), None
             for _ in range(2):
                 with torch.no_grad():
@@ -162,7 +162,7 @@ def resets_isolate(case: MixerCase) -> None:
         y, after = mode(module, x, state, reset)
         return torch.where(later, y, 0), after
 
-    for mode in (forward, steps):
+    for mode in (forward, run_stepwise):
         right = traced(functools.partial(run, mode), None, x, state, reset)
         changed = traced(functools.partial(run, mode), None, torch.where(later, x, 3 - x), other, reset)
         for name, part in right.items():
@@ -186,7 +186,7 @@ def dense_resets(case: MixerCase) -> None:
     reset[:, last] = True
     y, after = forward(module, x, None, reset)
     with torch.no_grad():
-        right = named(steps(module, x, None, reset))
+        right = named(run_stepwise(module, x, None, reset))
     assert_near(named((y, after)), right, 10 * case.tolerances[case.widest], f"forward over {time} steps")
     (slope,) = torch.autograd.grad((y[:, last:] * noise(4, time - last, case.width, dtype=y.dtype)).sum(), x)
     require(not slope[:, :last].any(), f"a gradient in x crosses the reset at step {last}")
@@ -200,7 +200,7 @@ def bfloat16(case: MixerCase) -> None:
     coarse = 2.5 * torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
     with torch.no_grad():
         right, rounded = (case.reference(torch.float32, x, state, reset, errors) for errors in (0, coarse))
-    for mode in (forward, steps):
+    for mode in (forward, run_stepwise):
         with torch.autocast(x.device.type, torch.bfloat16):
             result = traced(functools.partial(mode, module), module, x, state, reset)
         for name, part in result.items():
@@ -315,7 +315,7 @@ def forward(
     return torch.cat(outputs, dim=1), state
 
 
-MODES: dict[str, Callable[..., Result]] = {"forward": forward, "steps": steps}
+MODES: dict[str, Callable[..., Result]] = {"forward": forward, "steps": run_stepwise}
 for _lengths in ([1] * TIME, [1, 4, 7], [5, 1, 6], [TIME - 1, 1]):
     MODES[f"forward in chunks of {_lengths}"] = functools.partial(forward, lengths=_lengths)
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import HeadsConfig, SequenceMixer, State, register_backbone
 from decision_rnn.backbones.ops.chunks import run_chunks
-from decision_rnn.backbones.ops.planes import rotary_table, rotate, rotate_step
+from decision_rnn.backbones.ops.complex_pairs import rotary_table, rotate, rotate_step
 from decision_rnn.utils.parsing import PositiveInt, config_dataclass
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from subjects import Subject, gradients
 
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.retention import CHUNK
 from decision_rnn.backbones.testing import assert_near, forward, noise
 
@@ -25,6 +25,6 @@ def test_chunk_boundaries_change_neither_values_nor_gradients(subject, time):
     loop = partial(subject.naive, dict(module.named_parameters()))
     right = gradients(lambda x, state: loop(x, state, reset), module, x, state)
     pieces = [CHUNK // 2 + 1, time - CHUNK // 2 - 1]
-    for run in (partial(forward, module), partial(steps, module), partial(forward, module, lengths=pieces)):
+    for run in (partial(forward, module), partial(run_stepwise, module), partial(forward, module, lengths=pieces)):
         found = gradients(lambda x, state: run(x, state, reset=reset), module, x, state)  # noqa: B023
         assert_near(found, right, 1e-12, str(run))

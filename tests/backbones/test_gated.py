@@ -9,7 +9,7 @@ import torch
 from subjects import Subject, gradients, make
 
 from decision_rnn.backbones import registered
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.ops.log_space import log_space_recurrence
 from decision_rnn.backbones.testing import assert_near, noise
 
@@ -35,7 +35,7 @@ def test_saturated_gates_match_the_float64_reference(name, options, dtype, toler
     reset = torch.tensor([[0, 0, 0, 1, 0], [0, 0, 0, 0, 0]], dtype=torch.bool)
     naive = partial(getattr(references, name), config, dict(exact.named_parameters()), reset=reset)
     right = gradients(lambda x, state: naive(x, state), exact, x.double(), (state[0].double(),))
-    for mode in (mixer, partial(steps, mixer)):
+    for mode in (mixer, partial(run_stepwise, mixer)):
         found = gradients(lambda x, state: mode(x, state, reset), mixer, x, state)  # noqa: B023
         assert all(part.isfinite().all() for part in found.values())
         assert_near(found, right, tolerance, str(mode))

@@ -9,7 +9,7 @@ from subjects import WIDTH, subjects
 
 from decision_rnn import linear_recurrence
 from decision_rnn.backbones import BACKBONES
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.testing import noise
 
 RESETS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
@@ -21,8 +21,8 @@ def test_first_and_second_derivatives_of_a_layer(name):
     missing. `step` has both."""
     module, x = subjects(name)[0].build(), noise(2, 4, WIDTH).requires_grad_()
     with torch.no_grad():
-        _, state = steps(module, noise(2, 3, WIDTH, seed=1))
-    forward, stepped = (lambda x, run=run: run(x, state, RESETS)[0] for run in (module, partial(steps, module)))
+        _, state = run_stepwise(module, noise(2, 3, WIDTH, seed=1))
+    forward, stepped = (lambda x, run=run: run(x, state, RESETS)[0] for run in (module, partial(run_stepwise, module)))
     assert torch.autograd.gradcheck(forward, x, check_undefined_grad=True, fast_mode=True)
     assert torch.autograd.gradgradcheck(stepped, x, fast_mode=True)
     try:

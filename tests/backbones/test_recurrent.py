@@ -5,7 +5,7 @@ import torch
 from subjects import gradients, make
 from torch import nn
 
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.testing import assert_near, named, noise
 
 WIDTH, BATCH, TIME = 6, 4, 9
@@ -36,7 +36,7 @@ def test_gru_lstm_and_rnn_equal_torch_modules(name, module, cell):
     whole.load_state_dict(mixer.cell.state_dict())
     single.load_state_dict({key.removesuffix("_l0"): value for key, value in mixer.cell.state_dict().items()})
     state = tuple(noise(BATCH, WIDTH, seed=1 + i) for i in range(len(mixer.initial_state(1))))
-    for run in (mixer, lambda x, state: steps(mixer, x, state)):
+    for run in (mixer, lambda x, state: run_stepwise(mixer, x, state)):
         found = gradients(run, None, x, state)
         assert_near(found, gradients(lambda x, s: torch_whole(whole, x, s), None, x, state), 1e-13, "module")
         assert_near(found, gradients(lambda x, s: torch_single(single, x, s), None, x, state), 1e-13, "cell")

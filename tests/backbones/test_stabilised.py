@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from subjects import WIDTH, gradients, make
 
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.testing import add_noise, assert_near, named, noise
 
 TIME = 12
@@ -43,12 +43,12 @@ def test_saturated_gates_are_finite_and_accurate_in_float32(name, first, second)
     right = named(exact(x, None, reset))
     # exp of a gate whose own rounding is its size times 6e-8
     tolerance = 1e-4 if second is not None else 2e-6 * max(first, 5)
-    for run in (mixer, lambda *arguments: steps(mixer, *arguments)):
+    for run in (mixer, lambda *arguments: run_stepwise(mixer, *arguments)):
         found = gradients(lambda x, _: run(x, None, reset), mixer, x.float())  # noqa: B023
         for key in [key for key in found if key.startswith("gradient")]:
             assert found.pop(key).isfinite().all(), key
         assert_near(found, right, tolerance, "float32")
-    assert_near(named(steps(exact, x, None, reset)), right, 1e-12, "steps")
+    assert_near(named(run_stepwise(exact, x, None, reset)), right, 1e-12, "steps")
 
 
 def test_mlstm_closed_forget_gate_keeps_the_accuracy_of_others():
@@ -106,7 +106,7 @@ def test_aaren_equals_torch_scaled_dot_product_attention(heads, far):
         return mixer.output(y.transpose(1, 2).flatten(2)), ()
 
     right = gradients(attention, mixer, x)
-    for run in (mixer, lambda x: steps(mixer, x)):
+    for run in (mixer, lambda x: run_stepwise(mixer, x)):
         found = gradients(lambda x, _: (run(x)[0], ()), mixer, x)  # noqa: B023
         assert_near(found.pop("output"), right["output"], 1e-12, "output")
         for key, slope in found.items():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from subjects import WIDTH, make
 
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.testing import noise
 
 
@@ -14,7 +14,7 @@ def test_transformer_attends_to_the_last_window_steps(mode, window):
     """The steps at distance 0 to window - 1 and no others."""
     mixer, time = make("transformer", window=window, heads=2), 45
     x = noise(1, time, WIDTH).requires_grad_()
-    y, _ = mixer(x) if mode == "forward" else steps(mixer, x, mixer.initial_state(1), None)
+    y, _ = mixer(x) if mode == "forward" else run_stepwise(mixer, x, mixer.initial_state(1), None)
     for t in (0, window - 1, window, 21, time - 1):
         (grad,) = torch.autograd.grad(y[0, t].sum(), x, retain_graph=True)
         seen = grad[0].abs().amax(-1).nonzero().flatten().tolist()

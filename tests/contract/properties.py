@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from decision_rnn.backbones import reset_rows, select_rows, testing
-from decision_rnn.backbones.contract import steps
+from decision_rnn.backbones.contract import run_stepwise
 from decision_rnn.backbones.testing import (
     BATCH,
     TIME,
@@ -73,7 +73,7 @@ def train_equals_eval(case: MixerCase) -> None:
     """`train()` and `eval()` compute the same, apart from dropout: an agent acts as it was trained."""
     module = case.build()
     x, state = case.inputs(module)
-    for mode in (forward, steps):
+    for mode in (forward, run_stepwise):
         with torch.no_grad():
             right, found = (named(mode(case.build().train(training), x, state)) for training in (False, True))
         assert_near(found, right, case.tolerances[case.widest] / 10, f"{mode.__name__}, train()")
@@ -124,7 +124,7 @@ def long_sequences(case: MixerCase) -> None:
         state, start, y = module.initial_state(1), 0, right["output"]
         for length in (1, LONG // 4 - 1, 3 * LONG // 10, 1, 9 * LONG // 20 - 1):
             ahead, piece = slice(start, start + 3), slice(start, start + length)
-            stepped, _ = steps(module, x[:, ahead], state, reset[:, ahead])
+            stepped, _ = run_stepwise(module, x[:, ahead], state, reset[:, ahead])
             assert_near(stepped, y[:, ahead], tolerance, f"steps from step {start} on")
             part, state = forward(module, x[:, piece], state, reset[:, piece])
             assert_near(part, y[:, piece], tolerance, f"forward over {length} steps from step {start} on")

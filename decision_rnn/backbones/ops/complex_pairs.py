@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
-Planes = tuple[Tensor, ...]
+ComplexPair = tuple[Tensor, ...]
 """The real and the imaginary part of complex numbers."""
 
 
-def product(a: Planes, b: Planes) -> Planes:
+def product(a: ComplexPair, b: ComplexPair) -> ComplexPair:
     """The product of complex numbers."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
-def rotary_table(length: int, width: int) -> Planes:
+def rotary_table(length: int, width: int) -> ComplexPair:
     """cos and sin of position * 10000^(-2i / width), each (length, width / 2), as in RoFormer, equation 34."""
     frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency

@@ -9,35 +9,37 @@ from decision_rnn.backbones.ops.recurrence import keep_mask, linear_recurrence
 
 
 def weighted_sums(
-    score: Tensor, value: Tensor, top: Tensor, sums: Tensor, reset: Tensor | None, fade: Tensor | float = 0.0
+    score: Tensor, value: Tensor, maximum: Tensor, sums: Tensor, reset: Tensor | None, decay_rate: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """S_t = exp(-fade) S_{t-1} + exp(score_t) value_t, divided by exp(m_t) with m_t = max(m_{t-1} - fade, score_t), so
-    that no exponent is above 0. No gradient passes through m, on which the quotients of such sums do not depend.
+    """S_t = exp(-w) S_{t-1} + exp(score_t) value_t with the decay rate w, divided by exp(m_t) with
+    m_t = max(m_{t-1} - w, score_t), so that no exponent is above 0. No gradient passes through m, on which the
+    quotients of such sums do not depend.
 
     Takes `score` and `value`, (batch, time, ...), which broadcast, and m (minus infinity before an episode) and
     S / exp(m) before the first step; returns S_t / exp(m_t), m_t and m_{t-1} for every t.
     """
-    fixed = fade.detach() if isinstance(fade, Tensor) else fade
-    walls = None if reset is None else keep_mask(reset, score.dtype).log().view(*reset.shape, *[1] * (score.dim() - 2))
+    rate = decay_rate.detach() if isinstance(decay_rate, Tensor) else decay_rate
+    ones = [1] * (score.dim() - 2)
+    log_keep = None if reset is None else keep_mask(reset, score.dtype).log().view(*reset.shape, *ones)
     maxima, earlier = [], []
     for t, score_t in enumerate(score.detach().unbind(1)):
-        top = top if walls is None else top + walls[:, t]
-        earlier.append(top)
-        top = torch.maximum(top.detach() - fixed, score_t)
-        maxima.append(top)
+        maximum = maximum if log_keep is None else maximum + log_keep[:, t]
+        earlier.append(maximum)
+        maximum = torch.maximum(maximum.detach() - rate, score_t)
+        maxima.append(maximum)
     m, before = torch.stack(maxima, dim=1), torch.stack(earlier, dim=1)
-    decay = torch.exp(before - fade - m).expand_as(value)  # zero at resets, where `before` is minus infinity
+    decay = torch.exp(before - decay_rate - m).expand_as(value)  # zero at resets, where `before` is minus infinity
     h = linear_recurrence(decay.flatten(2), (torch.exp(score - m) * value).flatten(2), sums.flatten(1))
     return h.view_as(value), m, before
 
 
 def weighted_sums_step(
-    score: Tensor, value: Tensor, top: Tensor, sums: Tensor, fade: Tensor | float = 0.0
+    score: Tensor, value: Tensor, maximum: Tensor, sums: Tensor, decay_rate: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """One step of `weighted_sums`: S_t / exp(m_t) and m_t."""
-    faded = top - fade
-    top = torch.maximum(faded, score).detach()
-    return torch.exp(faded - top) * sums + torch.exp(score - top) * value, top
+    faded = maximum - decay_rate
+    maximum = torch.maximum(faded, score).detach()
+    return torch.exp(faded - maximum) * sums + torch.exp(score - maximum) * value, maximum
 
 
 def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
