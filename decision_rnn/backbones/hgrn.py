@@ -9,13 +9,13 @@ Qin et al., "Hierarchically Gated Recurrent Neural Network for Sequence Modeling
 gamma_1 = 0, and gamma_k grows from layer to layer in every channel, so that low layers model what is near and high
 layers what is far.
 
-Deviations from the paper: the paper's gamma is a cumulative sum of a softmax over layers; here layer k closes a learnt
-fraction sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the
-same sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that all layers share. A
-layer alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from that of a gate that
-is half open above its bound (one step in the first layer) to `init_half_life`, or are all the former where that is
-longer, as in the top layer of 24 with the default. Norm and output gate are those of the authors' code, as is theta's
-start.
+Deviations from the paper: the paper's gamma is a cumulative sum of a softmax over layers; here layer k raises the
+bound by a learnt fraction sigmoid(rise) of the remaining distance to 1, gamma_k = gamma_{k-1} + (1 - gamma_{k-1})
+sigmoid(rise_k): the same sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that
+all layers share. A layer alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from
+that of a gate that is half open above its bound (one step in the first layer) to `init_half_life`, or are all the
+former where that is longer, as in the top layer of 24 with the default. Norm and output gate are those of the authors'
+code, as is theta's start.
 """
 
 import math

@@ -21,7 +21,7 @@ computed again (the paper's section 3.3.2): memory for all would be state_size t
 
 On a CPU core the loop's time is that of moving inner * state_size numbers per step through memory: it stores a block's
 h alone, and computes factors and products again. Powers of 2 replace exponentials, which MKL computes slowly on AMD
-processors; sums of products replace products with a vector on the right, which torch computes one row at a time.
+processors; `(h * c).sum(-1)` replaces a batched matrix-vector product, which torch computes row by row.
 """
 
 import math
@@ -151,7 +151,7 @@ def stored_scan(
 
 
 class _SelectiveScan(torch.autograd.Function):
-    """The loop, with channels last in memory: (batch, state_size, inner), since they are more."""
+    """The loop, with channels last in memory: (batch, state_size, inner), since there are more channels than states."""
 
     @staticmethod
     def forward(

@@ -40,7 +40,7 @@ class CrossEntropy(Objective):
         return torch.cat([one_hot_argmax(add_gumbel_noise(logits)) for logits in self._logits(hidden)], dim=-1)
 
     def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
-        # Logits are affine in the hidden state: those in between, or beyond, are the logits in between, or beyond.
+        # Logits are affine in the hidden state, so interpolating hidden states interpolates logits.
         hidden = unconditional + weight * (hidden - unconditional)
         return self.sample(hidden) if sample else self.action(hidden)
 

@@ -44,8 +44,8 @@ class GMM(Objective):
 
     Guidance with weight w chooses among the components of p(a | condition), whose probabilities are multiplied by
     (p(a | condition) / p(a))^(w - 1) at their means; below 1, among those of p(a), with the exponent w. Components with
-    less than half the mean probability, 0.5 / `num_components`, are left out unless the exponent is 0: few data made
-    them, if any, so that the ratio at their means says nothing.
+    less than half the mean probability, 0.5 / `num_components`, are left out unless the exponent is 0:
+    little or no data supports them, so the ratio at their means is meaningless.
 
     Metrics: `squared_error`, of the most probable component's mean.
     """

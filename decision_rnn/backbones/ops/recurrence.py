@@ -80,7 +80,7 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     differentiated.
 
     Torch's `once_differentiable` notices that only where the incoming gradient requires one. That of `y.sum()` is a
-    constant: the second derivative then lacks the part of this function, in silence.
+    constant: the second derivative then silently lacks this function's part.
     """
 
     @functools.wraps(backward)

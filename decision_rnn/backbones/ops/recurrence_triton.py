@@ -18,7 +18,7 @@ from torch import Tensor
 STEPS, CHANNELS = 32, 32
 """The real numbers of a channel that are loaded at once, and the channels of a program."""
 MANY = 1024
-"""Programs without chunks from which on half as many numbers are loaded at once."""
+"""Number of unchunked programs from which only half as many numbers are loaded at once."""
 
 
 @triton.jit
