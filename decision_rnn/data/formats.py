@@ -6,7 +6,7 @@ Tables, such as LeRobot's parquet files, are read by `table.py`.
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -169,15 +169,13 @@ class _Reader:
         self.arrays = block = dict(usual)
         for key, array in chain.from_iterable(each.items() for each in blocks.values()):
             block.setdefault(key, array)
-        self.keys = keys = options.find(label, list(usual), rare=list(block)[len(usual) :])
-        observed = sorted(keys["observations"], key=lambda key: key.split("/"))
+        self.keys = keys = options.find(label, sorted(usual, key=_place), rare=list(block)[len(usual) :])
+        observed = sorted(keys["observations"], key=_place)
         keys["observations"] = observed = [key for key in observed if _is_vector(block[key])]
-        suffixes = [key.partition("/")[2] for key in observed]
-        following = [[f"{name}/{suffix}".strip("/") for suffix in suffixes] for name in NAMES["following"]]
-        keys["following"] = next((each for each in following if each and set(each) <= set(usual)), [])
+        keys["following"] = _following(observed, usual.keys())
         self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
         self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
-        paths = [tuple((suffix or key).split("/")) for key, suffix in zip(observed, suffixes, strict=True)]
+        paths = [tuple((key.partition("/")[2] or key).split("/")) for key in observed]
         shapes = {path: self.shapes[key] or (1,) for path, key in zip(paths, observed, strict=True)}
         several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
         self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
@@ -270,6 +268,22 @@ class _Reader:
 def _layout(block: Arrays) -> tuple[Any, ...]:
     """The keys of a block, and the shapes of their rows."""
     return tuple((key, np.shape(values)[1:]) for key, values in block.items())
+
+
+def _place(key: str) -> list[tuple[int, str]]:
+    """A sorting key for keys: parts that are numbers are in order of these, others in that of a Dict's keys."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in key.split("/")]
+
+
+def _following(observed: list[str], known: Collection[str]) -> list[str]:
+    """The keys of the next observations among those that are known: as `next_obs/arm` of `obs/arm`; if the observations
+    have a usual name, also another one after `next_`, unless that is of other observations. Empty if any is missing."""
+    name, *others = {key.partition("/")[0] for key in observed} or {""}
+    choices = [[f"next_{key}" for key in observed]]
+    if name in NAMES["observations"] and not others:
+        free = set(NAMES["observations"]) - {key.partition("/")[0] for key in known}
+        choices += [[f"next_{each}{key.removeprefix(name)}" for key in observed] for each in sorted(free)]
+    return next((each for each in choices if each and known >= set(each)), [])
 
 
 def _is_vector(array: Any) -> bool:

@@ -16,7 +16,6 @@ from decision_rnn.utils.errors import InputError, did_you_mean
 
 NAMES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
-    "following": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
     "actions": ("actions", "action", "acts"),
     "rewards": ("rewards", "reward", "rews", "next.reward"),
     "terminated": ("terminals", "terminated", "terminations", "terminal", "is_terminal"),
@@ -74,14 +73,13 @@ class LogOptions:
         return keys
 
     def _named(self, label: str, role: str, known: Sequence[str], rare: Sequence[str]) -> list[str]:
-        current, others = (
-            [name for name in names if name.partition("/")[0] not in NAMES["following"]] for names in (known, rare)
-        )
+        following = {f"next_{name}" for name in (*known, *rare)}  # which `*_state` does not name
+        current, others = ([name for name in names if name not in following] for names in (known, rare))
         matches = dict[str, None]()
         for pattern in self.names[role]:
             ways = (pattern, f"*/{pattern}", f"{pattern}/*")
             matching = [name for name in current if any(fnmatchcase(name, way) for way in ways)]
-            if pattern in current:  # `q[0]` is no pattern, and `actions` does not name `obs/actions`
+            if pattern in known:  # `q[0]` is no pattern, and `actions` does not name `obs/actions`
                 matching = [pattern]
             matching = matching or [name for name in others if any(fnmatchcase(name, way) for way in ways)]
             if not matching:

@@ -160,6 +160,31 @@ def test_flags_of_other_names(names: list[str], whole: list[Episode], tmp_path: 
     assert_equal(imported(tmp_path / "log.npz"), whole)
 
 
+def test_next_observations_are_those_of_the_named_arrays(whole: list[Episode]) -> None:
+    arrays, other = arrays_of(whole) | flat(whole), np.random.default_rng(1).normal(size=(ends_of(whole)[-1], 4))
+    arrays["state"], arrays["next_state"] = arrays.pop("observations"), arrays.pop("next_observations")
+    assert_equal(imported(arrays | {"obs": other, "next_obs": other}, observations="state"), whole)
+    parts = {f"{kind}q": arrays[f"{kind}state"][:, :2] for kind in ("", "next_")}
+    parts |= {f"{kind}v": arrays[f"{kind}state"][:, 2:] for kind in ("", "next_")}
+    log = arrays | parts | {"observations": other[:, :3], "next_observations": other[:, :3]}
+    assert_equal(imported(log, "local/parts", observations="q,v"), whole)
+    alone = {key: values for key, values in (arrays | {"obs": other, "next_obs": other}).items() if key != "next_state"}
+    assert_equal(imported(alone, "local/alone", observations="state"), cut(whole))
+    exact = imported(arrays, "local/exact", observations="next_state")
+    np.testing.assert_array_equal(exact.observations, arrays["next_state"])
+
+
+def test_eleven_numbered_arrays_are_in_the_order_of_their_numbers() -> None:
+    numbers = np.arange(12.0)
+    parts = {str(int(number)): np.full((5, 1), number) for number in numbers}
+    demo = {"observations": parts, "actions": parts}
+    for name, log in (("grouped", {"demo_0": demo, "demo_1": demo}), ("flat", demo)):
+        store = imported(log, f"local/{name}")
+        np.testing.assert_array_equal(store.observations[0], numbers)
+        np.testing.assert_array_equal(store.actions[0], numbers)
+        assert [part.path for part in store.layout("observations").parts] == [(int(number),) for number in numbers]
+
+
 def test_lone_terminals_are_said(whole: list[Episode], tmp_path: Path) -> None:
     """Without timeouts an episode that ended by time is joined to the next; next observations show where."""
     arrays = flat(whole) | {"terminals": arrays_of(whole)["terminals"]}
