@@ -28,13 +28,14 @@ from data_files import (
     written,
 )
 from file_server import FileServer, serving
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from decision_rnn.data.dataset import open_dataset
 from decision_rnn.data.formats import open_log
 from decision_rnn.data.logs import LogOptions
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.d4rl import D4RLSource, read_d4rl, write_d4rl
+from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError
@@ -87,6 +88,28 @@ def test_written_file_has_the_arrays_and_dtypes_of_d4rl(hopper: list[Episode], t
         for key, values in arrays_of(hopper).items():
             np.testing.assert_array_equal(file[key], values)
         assert (file["observations"].dtype, file["terminals"].dtype) == (np.float32, bool)
+
+
+def test_choices_are_written_as_their_numbers_and_parts_are_refused(tmp_path: Path) -> None:
+    choices, pairs = np.array([2, 1, 3, 3]), np.array([[0, 1], [2, 0], [1, 1], [2, 1]])
+    for spaces, actions in (((Discrete(6), Discrete(3, start=1)), choices), ((None, MultiDiscrete([3, 2])), pairs)):
+        observations = np.arange(5) if spaces[0] else np.zeros((5, 2))
+        episode = Episode(observations, actions, np.ones(4), True, False)
+        name = type(spaces[1]).__name__
+        store = EpisodeStore.write(tmp_path / name, [episode], environment_id=None, source={}, spaces=spaces)
+        write_d4rl(tmp_path / f"{name}.hdf5", store)
+        with h5py.File(tmp_path / f"{name}.hdf5") as file:
+            np.testing.assert_array_equal(file["actions"], actions)
+            np.testing.assert_array_equal(file["next_observations"], observations[1:])
+        read = open_log(tmp_path / f"{name}.hdf5", LogOptions()).episodes
+        again = EpisodeStore.write(tmp_path / f"{name} again", read, environment_id=None, source={}, spaces=spaces)
+        np.testing.assert_array_equal(again.table, store.table)
+    parts = {"arm": np.zeros((5, 2)), "goal": np.ones((5, 1))}
+    space = Dict(arm=Box(-9, 9, (2,)), goal=Box(-9, 9, (1,)))
+    episode = Episode(parts, np.zeros((4, 1)), np.ones(4), True, False)  # type: ignore[arg-type]
+    store = EpisodeStore.write(tmp_path / "parts", [episode], environment_id=None, source={}, spaces=(space, None))
+    with pytest.raises(InputError, match=r"observations of .*parts are Dict\(.*minari"):
+        write_d4rl(tmp_path / "parts.hdf5", store)
 
 
 def test_partial_episode_without_a_visible_end_is_refused(tmp_path: Path) -> None:

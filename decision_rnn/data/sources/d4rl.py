@@ -21,11 +21,10 @@ from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.tasks import TASKS, MujocoTask
 from decision_rnn.utils.download import download, hub_folder
-from decision_rnn.utils.errors import InputError, reading
+from decision_rnn.utils.errors import InputError, one_line, reading
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.messages import bar, warn
 
-FLAGS = ("terminals", "timeouts")
 FOLDER = "~/.d4rl/datasets"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
@@ -124,9 +123,15 @@ def read_d4rl(path: Path, task: MujocoTask) -> Iterator[Episode]:
 def write_d4rl(path: Path, store: EpisodeStore) -> None:
     """Write a store in D4RL's layout to the new file `path`, atomically.
 
-    Rewards are float64: with float32 the returns-to-go would differ in the last bit. Raises InputError if a partial
-    episode could not be separated from the next one.
+    Choices are their numbers. Rewards are float64: with float32 the returns-to-go would differ in the last bit. Raises
+    InputError if observations have several parts, or a partial episode could not be separated from the next one.
     """
+    observations, actions = (store.layout(kind) for kind in ("observations", "actions"))
+    if observations.parts[0].path:
+        raise InputError(
+            f"the observations of {store.path} are {one_line(store.observation_space)}, which D4RL's layout cannot "
+            "hold. Export it as minari."
+        )
     first, last = store.observations[store.offsets[:-1]], store.offsets[1:] - 1
     unflagged = ~(store.terminated | store.truncated)[:-1]
     if (unflagged & (store.final_observations[:-1] == first[1:]).all(1)).any():
@@ -140,8 +145,9 @@ def write_d4rl(path: Path, store: EpisodeStore) -> None:
         file.attrs["decision_rnn_fingerprint"] = store.fingerprint
         if store.environment_id is not None:
             file.attrs["environment_id"] = store.environment_id
-        for key, flags in zip(FLAGS, (store.terminated, store.truncated), strict=True):
+        for key, flags in (("terminals", store.terminated), ("timeouts", store.truncated)):
             file[key] = np.zeros(store.steps, bool)
             file[key][last] = flags
-        file["observations"], file["next_observations"], file["actions"] = store.observations, following, store.actions
+        file["observations"], file["next_observations"] = map(observations.values, (store.observations, following))
+        file["actions"] = actions.values(store.actions)
         file["rewards"] = np.concatenate([episode.rewards for episode in store])
