@@ -48,13 +48,13 @@ def read_table(log: Any, options: LogOptions) -> Log:
         arrays["rewards"] = table.numbers(keys["rewards"][0])[:, 0]
     arrays |= {flag: table.flags(keys[flag][0]) for flag in FLAGS if keys[flag]}
 
-    rows, bounds = table.order([values for key, values in arrays.items() if key in FLAGS[:3]])
+    idle = np.isnan(arrays["actions"]).all(axis=1) & is_finite(arrays["observations"]).all(axis=1)
+    idle &= np.nan_to_num(arrays.get("rewards", 0)) == 0
+    rows, bounds = table.order([values for key, values in arrays.items() if key in FLAGS[:3]], idle)
     arrays = {key: values[rows] for key, values in arrays.items()}
     following = arrays["observations"].copy()
     # The last rows of episodes, but for single ones, that are the observation after the last action.
-    idle = bounds & ~np.append(True, bounds[:-1]) & np.isnan(arrays["actions"]).all(axis=1)
-    idle &= np.nan_to_num(arrays.get("rewards", np.zeros(len(rows)))) == 0
-    idle &= is_finite(arrays["observations"]).all(axis=1)
+    idle = idle[rows] & bounds & ~np.append(True, bounds[:-1])
     before = np.append(idle[1:], False)
     following[before] = arrays["observations"][idle]
     bounds = bounds | before
@@ -197,11 +197,12 @@ class _Table:
             self.refuse(int(flags.isna().argmax()), name)
         return flags.to_numpy(bool)
 
-    def order(self, flags: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def order(self, flags: list[np.ndarray], idle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the episodes one after another, each in order of time, (N,), and (N,) bool, true at the last row
-        of each. Without a column of episodes they end at flags."""
+        of each. Without a column of episodes they end at flags, or at the next row if that is `idle`."""
         rows = times = np.arange(len(self.frame))
-        codes = np.append(0, np.any([*flags, rows < 0], axis=0)[:-1].cumsum())
+        after = np.append(False, np.any([*flags, rows < 0], axis=0)[:-1])
+        codes = (after & ~idle | np.append(False, (after & idle)[:-1])).cumsum()
         if identifiers := self.options.identifiers(self.keys):
             for name in identifiers:
                 if (missing := self.frame[name].isna()).any():

@@ -97,6 +97,19 @@ def test_last_row_without_an_action_is_the_final_observation() -> None:
     assert [line.split()[1] for line in info.splitlines() if line.strip()[:1].isdigit()] == ["obs_0", "u", "v"]
 
 
+@pytest.mark.parametrize("flagged", [[2], [3], [2, 3]], ids=str)
+def test_final_observation_follows_the_flagged_row(flagged: list[int]) -> None:
+    """As Gymnasium's loops log: `done` on the row of the last action, the last observation in a row of its own."""
+    log = {"obs_0": range(7), "u": [1, 2, 3, None, 5, 6, None], "r": [1, 1, 1, None, 1, 1, 0]}
+    log["over"] = [row in flagged or row == 5 for row in range(7)]
+    first, second = imported(log, actions="u", episode=None, terminated="over")
+    np.testing.assert_array_equal(first.observations[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(second.observations[:, 0], [4, 5, 6])
+    np.testing.assert_array_equal(second.actions[:, 0], [5, 6])
+    assert first.terminated
+    assert second.terminated
+
+
 def test_csv_with_spaces_after_its_commas(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("run, t, obs_0, u, v, r, over\nA, 0, 1, 2, 3, 4, False\nA, 1, 5, , 3, 0, True\n")
     (read,) = imported(tmp_path / "log.csv", time="t", terminated="over", missing="end_episode")
