@@ -6,7 +6,7 @@ Tables, such as LeRobot's parquet files, are read by `table.py`.
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -172,7 +172,7 @@ class _Reader:
         self.keys = keys = options.find(label, sorted(usual, key=_place), rare=list(block)[len(usual) :])
         observed = sorted(keys["observations"], key=_place)
         keys["observations"] = observed = [key for key in observed if _is_vector(block[key])]
-        keys["following"] = _following(observed, usual.keys())
+        keys["following"] = _following(observed, set(usual))
         self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
         self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
         paths = [tuple((key.partition("/")[2] or key).split("/")) for key in observed]
@@ -262,7 +262,15 @@ class _Reader:
             )
         arrays |= {role: self._flags(where, block, role, steps) for role in FLAGS if self.keys[role]}
         bounds = np.arange(steps) == steps - 1 if whole else self._bounds(where, block, steps)
-        return arrays if bounds is None else arrays | {"bounds": bounds}
+        if bounds is None:
+            return arrays
+        for role in ("terminated", "truncated") if not self.whole else ():  # simulators go on after a success
+            if (within := arrays.get(role, bounds) & ~bounds).any():
+                raise InputError(
+                    f"{where}: {self.keys[role][0]} is true within an episode, at step {within.argmax()}: expected "
+                    "episodes that end there, or as many observations as actions."
+                )
+        return arrays | {"bounds": bounds}
 
 
 def _layout(block: Arrays) -> tuple[Any, ...]:
@@ -275,7 +283,7 @@ def _place(key: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in key.split("/")]
 
 
-def _following(observed: list[str], known: Collection[str]) -> list[str]:
+def _following(observed: list[str], known: set[str]) -> list[str]:
     """The keys of the next observations among those that are known: as `next_obs/arm` of `obs/arm`; if the observations
     have a usual name, also another one after `next_`, unless that is of other observations. Empty if any is missing."""
     name, *others = {key.partition("/")[0] for key in observed} or {""}

@@ -195,6 +195,19 @@ def test_lone_terminals_are_said(whole: list[Episode], tmp_path: Path) -> None:
         assert any("joined to the next: terminals" in note for note in store.source["notes"]) == (name == "joined")
 
 
+@pytest.mark.parametrize("kind", ["final observation", "ends"])
+def test_terminals_within_an_episode_are_refused_unless_it_is_a_group(kind: str) -> None:
+    steps = np.arange(20)
+    log = {"observations": np.arange(21.0), "actions": np.ones(20)}
+    if kind == "ends":
+        log |= {"observations": np.arange(20.0), "episode_ends": [20]}
+    with pytest.raises(InputError, match="terminals is true within an episode, at step 9"):
+        imported(log | {"terminals": np.isin(steps, [9, 19])})
+    (episode,) = imported({"demo_0": log | {"terminals": steps % 5 == 4}})
+    assert (len(episode.rewards), episode.terminated) == (20, True)
+    assert len(imported(log | {"dones": steps % 5 == 4}, "local/dones")) == 1
+
+
 def test_lone_dones_end_episodes_and_are_said(whole: list[Episode], tmp_path: Path) -> None:
     arrays = arrays_of(whole)
     dones = (arrays["terminals"] | arrays["timeouts"]).astype(np.uint8)
