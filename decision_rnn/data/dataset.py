@@ -209,6 +209,8 @@ def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
         5
     """
     parts = [as_dataset(dataset) for dataset in datasets]
+    if not parts:
+        raise InputError(f"there are no parts of {name}: expected at least one.")
     stores = [part.store for part in parts]
     for part in parts:
         for trait, expected in _traits(stores[0]).items():

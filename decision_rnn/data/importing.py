@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import by_name, expand_folder, open_log
@@ -21,7 +21,7 @@ from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import known_spaces
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert
+from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert, plain
 
 
 def import_log(
@@ -111,7 +111,7 @@ def import_log(
     names |= {role: (column,) for role, column in single.items() if column is not None}
     options = LogOptions({role: columns for role, columns in names.items() if columns}, split, missing)
     notes = list[str]()
-    if convert(every, PositiveInt, "every") > 1:
+    if (every := convert(every, PositiveInt, "every")) > 1:
         notes.append(f"only the first of every {every} steps is kept: agents act once in {every} steps of the log")
     check_new(name, overwrite)
 
@@ -135,14 +135,18 @@ def import_log(
         opened = (open_log(each, options) for each in logs)
         first = next(opened)
         tell(f"{name} reads " + ", ".join(f"{role} from {listed(keys)}" for role, keys in first.keys.items() if keys))
-        action_space = action_space or first.spaces[1]
+        environment_id = environment_id or first.environment_id
+        known, (space, choices) = known_spaces(environment_id), first.spaces
+        if known is not None and isinstance(known[1], Discrete):  # a log may lack the last of the choices
+            choices = known[1]
+        action_space = action_space or choices
         if action_low is not None or action_high is not None:
             if action_space is not None:
                 raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")
             action_space = _box(action_low, action_high, first.action_size)
-        environment_id, space, episodes = environment_id or first.environment_id, first.spaces[0], read(first)
-        if space is not None and (known := _known_space(space, environment_id)) is not None:
-            space, episodes = known, map(partial(by_name, space=space), episodes)
+        episodes = read(first)
+        if space is not None and known is not None and _has_parts(space, known[0]):
+            space, episodes = known[0], map(partial(by_name, space=space), episodes)
         store = write_store(
             name,
             bar(episodes, "importing", unit=" episodes"),
@@ -161,16 +165,14 @@ def import_log(
     return open_dataset(name)
 
 
-def _known_space(space: gymnasium.Space[Any], environment_id: str | None) -> gymnasium.Space[Any] | None:
-    """The environment's observation space, if it is registered and has parts of the names and shapes of a log's, which
-    does not say what are choices."""
-    if (known := known_spaces(environment_id)) is None:
-        return None
+def _has_parts(space: gymnasium.Space[Any], known: gymnasium.Space[Any]) -> bool:
+    """Whether an environment's observations have parts of the names and shapes of a log's space, which does not say
+    what are choices."""
     with contextlib.suppress(InputError):  # it has images
-        layouts = (Layout.of_space(each, "observations") for each in (space, known[0]))
+        layouts = (Layout.of_space(each, "observations") for each in (space, known))
         own, expected = ({part.path: part.shape or (1,) for part in layout.parts} for layout in layouts)
-        return known[0] if own == expected else None
-    return None
+        return own == expected
+    return False
 
 
 def _every(episode: Episode, number: int) -> Episode:
@@ -182,7 +184,8 @@ def _every(episode: Episode, number: int) -> Episode:
 
 def _box(action_low: Any, action_high: Any, size: int) -> Box:
     """The box of `size` actions with these bounds, a number or one for each action; InputError if they do not fit."""
-    low, high = (np.ravel(np.float32(np.nan if bound is None else bound)) for bound in (action_low, action_high))
+    bounds = {"action_low": action_low, "action_high": action_high}
+    low, high = (np.ravel(np.float32(convert(plain(bound), Numbers, key))) for key, bound in bounds.items())
     if not {len(low), len(high)} <= {1, size} or not (low < high).all():
         raise InputError(
             f"action_low is {action_low} and action_high {action_high}: expected a lower and a higher number, or both "

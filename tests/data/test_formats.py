@@ -143,6 +143,8 @@ def test_d3rlpy_1_ends_that_are_no_terminals_are_truncations(kind: str, whole: l
     assert_equal(imported(write(tmp_path / "mdp.h5", arrays)), cut(whole))
     chosen = arrays | {"actions": np.arange(steps) % 3, "discrete_action": True}
     assert imported(write(tmp_path / "discrete.h5", chosen), "local/discrete").action_space == Discrete(3)
+    few = chosen | {"observations": np.zeros((steps, 6)), "actions": np.arange(steps) % 2}
+    assert imported(few, "local/few", environment_id="Acrobot-v1").action_space == Discrete(3)
 
 
 NAMES = ("terminated truncated", "terminations truncations", "dones timeouts", "terminals done", "is_terminal is_last")

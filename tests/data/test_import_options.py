@@ -40,6 +40,16 @@ def test_bounds_become_the_action_space(bounds: tuple[Any, str], expected: Any, 
     store = decision_rnn.open_dataset("local/arm").store
     assert store.action_space == Box(*np.float32(expected))
     assert (store.steps, len(store)) == (9, 1)
+    for low, high in ((str(bounds[0]), bounds[1]), map(np.array, expected)):
+        same = import_log(tmp_path / "log.npz", "local/same", action_low=low, action_high=high, overwrite=True).store
+        assert same.action_space == store.action_space
+
+
+def test_every_as_text_keeps_as_many_steps() -> None:
+    for one, other in zip(
+        imported("local/text", log_of(), every="2"), imported("local/2", log_of(), every=2), strict=True
+    ):
+        np.testing.assert_array_equal(one.actions, other.actions)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ def test_merge_of_other_episodes_writes_nothing() -> None:
         ("local/new", ["local/chosen", "local/pushed"], r"local/pushed .*Discrete\(2\)"),
         ("local/mine", ["local/old"], "local/mine exists"),
         ("new", ["local/mine"], "local/"),
+        ("local/new", [], "no parts of local/new"),
     ):
         with pytest.raises(InputError, match=message):
             merge_datasets(name, parts)
