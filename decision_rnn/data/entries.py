@@ -93,4 +93,4 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
     figure.suptitle(f"{dataset.name}: {counted(len(store), 'episode')}, {counted(store.steps, 'step')}", fontsize=11)
     figure.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, format=path.suffix[1:] or "png", dpi=150)

@@ -11,6 +11,7 @@ from decision_rnn.data.entries import KINDS, format_entries
 from decision_rnn.data.logs import listed
 from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
+from decision_rnn.data.writing import moments
 from decision_rnn.environments.layouts import numbered
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.utils.errors import InputError
@@ -185,7 +186,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
         training, values = getattr(store, kind), getattr(held_out, kind)
         low, high = training.min(axis=0), training.max(axis=0)
         resolution = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12  # so that constants may differ in last bits
-        deviation = np.maximum(training.std(axis=0, dtype=np.float64), resolution)
+        deviation = np.maximum(moments(training, store.offsets)[1], resolution)
         distance = np.maximum(low - values, values - high) / deviation
         far = distance > 2
         shifted = np.flatnonzero((far.mean(axis=0) >= SHIFTED) & ~store.layout(kind).categorical)
@@ -199,7 +200,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
             )
         if len(shifted) > SHOWN:
             yield f"{_named(store, kind, shifted[SHOWN:])} is far outside its training range too"
-        spread = values.std(axis=0, dtype=np.float64) / deviation
+        spread = moments(values, held_out.offsets)[1] / deviation
         varied = (deviation > resolution) & (np.ptp(values, axis=0) > 0) & ~store.layout(kind).categorical
         if (little := varied & (spread < LITTLE)).any():
             yield (

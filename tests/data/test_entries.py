@@ -110,8 +110,9 @@ def test_plot_shows_the_extreme_episode(monkeypatch: pytest.MonkeyPatch, tmp_pat
     )
     columns = {"observations": ["angle", "speed", "height", "tilt"], "actions": ["left", "right"]}
     write_store("local/log", odd_episodes(), columns=columns)
-    assert main(["data", "info", "local/log", "--plot", str(tmp_path / "log.png")]) == 0
-    assert (tmp_path / "log.png").read_bytes()[1:4] == b"PNG"
+    for name in ("log", "log.png"):
+        assert main(["data", "info", "local/log", "--plot", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).read_bytes()[1:4] == b"PNG"
     panels = figures[0].get_axes()
     (place,) = (index for index, panel in enumerate(panels) if "height" in panel.get_title())
     assert "episode 2:" in panels[place].get_title()
