@@ -151,8 +151,6 @@ class EvaluationConfig:
             registered without one, that of the longest episode in the data.
         environment_id: The Gymnasium id of the environment to play in, if it is not that of the data. It must have the
             same observations and actions; references and target returns stay those of the data.
-        physics: `auto` to step Gymnasium's Hopper, HalfCheetah and Walker2d together, which gives the same episodes bit
-            for bit, or `gymnasium` to step every environment by itself.
         metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data (once, if the limit makes both the same); 0 for none.
@@ -166,7 +164,6 @@ class EvaluationConfig:
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
     environment_id: str | None = None
-    physics: Literal["auto", "gymnasium"] = "auto"
     metrics: Names = ()
     checkpoint_episodes: NonNegativeInt = 0
 

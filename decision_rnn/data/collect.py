@@ -4,7 +4,7 @@ import contextlib
 import io
 import itertools
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,8 @@ def collect(recipe: Recipe, folder: Path, processes: int | None = None) -> Itera
 
 
 @cache  # one in every process
-def _player(recipe: Recipe) -> Callable[[Sequence[int]], list[Episode]]:
-    return recipe.chunk_player()
+def _player(recipe: Recipe) -> Callable[[int], Episode]:
+    return recipe.player()
 
 
 def _load_or_play(recipe: Recipe, folder: Path, first: int) -> list[Episode]:
@@ -93,7 +93,7 @@ def _load_or_play(recipe: Recipe, folder: Path, first: int) -> list[Episode]:
     last = first + recipe.chunk
     if recipe.episodes is not None:
         last = min(last, recipe.first_episode + recipe.episodes)
-    episodes = _player(recipe)(range(first, last))
+    episodes = list(map(_player(recipe), range(first, last)))
     buffer = io.BytesIO()
     arrays = {f"{index}.{key}": getattr(episode, key) for index, episode in enumerate(episodes) for key in keys}
     np.savez_compressed(buffer, **arrays)  # compressed, since a goal is the same in all observations

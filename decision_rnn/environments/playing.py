@@ -4,7 +4,7 @@ import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -16,7 +16,6 @@ from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import bar
 
-Physics = Literal["auto", "gymnasium"]
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment without a time limit."""
 
@@ -48,21 +47,12 @@ class Step(NamedTuple):
         return self.terminated | self.truncated
 
 
-def make_group(environment_id: str | None, count: int, physics: Physics = "auto") -> Group:
-    """Environments as by `make_environment`; with the physics `auto`, `locomotion.Bodies` where they act the same."""
+def make_group(environment_id: str | None, count: int) -> Group:
+    """As many environments, as by `make_environment`."""
     with contextlib.ExitStack() as stack:  # closes those that were made if one cannot be
-        environments = [stack.enter_context(contextlib.closing(make_environment(environment_id)))]
-        group: Group | None = None
-        if physics == "auto" and type(environments[0].unwrapped).__module__.startswith("gymnasium.envs.mujoco."):
-            from decision_rnn.environments.locomotion import Bodies, is_locomotion  # imports mujoco, which is slow
-
-            group = Bodies(environments[0], count) if is_locomotion(environments[0]) else None
-        if group is None:
-            for _ in range(count - 1):
-                environments.append(stack.enter_context(contextlib.closing(make_environment(environment_id))))
-            group = Group(environments)
+        made = [stack.enter_context(contextlib.closing(make_environment(environment_id))) for _ in range(count)]
         stack.pop_all()
-        return group
+        return Group(made)
 
 
 def play_together(
@@ -114,54 +104,37 @@ def step_limit(
 def play_episode(
     environment: gymnasium.Env, act: Act, seed: int | None = None, max_steps: int | None = None
 ) -> Episode:
-    """Play one episode from `reset(seed)`, as `record_group` does."""
-    return record_group(Group([environment]), [act], [seed], max_steps)[0]
-
-
-def record_group(
-    group: Group, acts: Sequence[Act], seeds: Sequence[int | None], max_steps: int | None = None
-) -> list[Episode]:
-    """Play one episode in each environment, from `reset(seed)`; after `max_steps` steps it is cut: truncated. Nothing
-    is closed.
+    """Play one episode from `reset(seed)`; after `max_steps` steps it is cut: truncated. Nothing is closed.
 
     Returns:
-        The episodes, with observations and actions as rows: flattened, discrete values one-hot.
+        The episode, with observations and actions as rows: flattened, discrete values one-hot.
 
     Raises:
         InputError: If an action has another shape than the environment's or is not finite, in which case the
             environment does not get it; or if an observation or reward is not finite.
     """
-    spaces = group.environment.observation_space, group.environment.action_space
+    spaces = environment.observation_space, environment.action_space
     observation_layout, action_layout = map(Layout.of_space, spaces, ("observations", "actions"))
-    firsts = group.reset(seeds)
-    observations = [[copy.deepcopy(first)] for first in firsts]  # the environment may change it in place
-    actions, rewards = [list[Any]() for _ in acts], [list[float]() for _ in acts]
-    ends = [(False, False) for _ in acts]
-    rows = np.arange(len(acts))
+    group, actions, rewards, ends = Group([environment]), list[Any](), list[float](), (False, False)
+    firsts = group.reset([seed])
+    observations = [copy.deepcopy(firsts[0])]  # the environment may change it in place
 
     def policy(current: Sequence[Any], previous: np.ndarray, remaining: np.ndarray | None) -> list[Any]:
-        nonlocal rows
-        rows = rows if remaining is None else rows[remaining]
-        inputs = zip(rows, current, previous, strict=True)
-        return [_checked(acts[i](now, float(reward), not actions[i]), spaces[1]) for i, now, reward in inputs]
+        return [_checked(act(current[0], float(previous[0]), not actions), spaces[1])]
 
     for step in play_together(group, firsts, policy, max_steps):
-        for i, row in enumerate(step.rows):
-            observations[row].append(copy.deepcopy(step.observations[i]))
-            actions[row].append(step.actions[i])
-            rewards[row].append(step.rewards[i])
-            ends[row] = bool(step.terminated[i]), bool(step.truncated[i] or not step.over[i])
-    episodes = (
-        Episode(
-            observation_layout.rows_of(observations[row], "observation"),
-            action_layout.rows_of(actions[row], "action"),
-            np.array(rewards[row]),
-            *ends[row],
-            seed,
-        )
-        for row, seed in enumerate(seeds)
+        observations.append(copy.deepcopy(step.observations[0]))
+        actions.append(step.actions[0])
+        rewards.append(step.rewards[0])
+        ends = bool(step.terminated[0]), bool(step.truncated[0] or not step.over[0])
+    episode = Episode(
+        observation_layout.rows_of(observations, "observation"),
+        action_layout.rows_of(actions, "action"),
+        np.array(rewards),
+        *ends,
+        seed,
     )
-    return list(checked_episodes(episodes, "the environment"))
+    return next(checked_episodes([episode], "the environment"))
 
 
 def _checked(action: Any, space: gymnasium.Space[Any]) -> Any:

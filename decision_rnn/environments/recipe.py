@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -42,11 +42,6 @@ class Recipe(ABC):
     def player(self) -> Callable[[int], Episode]:
         """A function from an index to the episode that it alone determines, with rows as of `play_episode`; called once
         in every process."""
-
-    def chunk_player(self) -> Callable[[Sequence[int]], list[Episode]]:
-        """As `player`, for the indices of a chunk."""
-        play = self.player()
-        return lambda indices: list(map(play, indices))
 
     def describe(self) -> dict[str, Any]:
         """The recipe as plain JSON: stores made by recipes with the same description have the same episodes."""

@@ -189,7 +189,6 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         processes or (1 if multiprocessing.current_process().daemon else available_cores()),  # it may start no others
         step_limits(settings, dataset),
         tuple(metrics.values()),
-        settings.physics,
     )
     seconds = time.perf_counter() - begun
     targets = zip(protocol.target_returns, played, strict=True)

@@ -12,7 +12,7 @@ import torch
 
 from decision_rnn.agent import ActingState
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.playing import Physics, make_group, play_together, step_limit
+from decision_rnn.environments.playing import make_group, play_together, step_limit
 from decision_rnn.environments.registry import episodes_at_once
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.metrics import Metric
@@ -60,7 +60,6 @@ def rollout(
     processes: int = 1,
     limits: tuple[int | None, int | None] = (None, None),
     metrics: Sequence[type[Metric]] = (),
-    physics: Physics = "auto",
 ) -> np.ndarray:
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
@@ -74,7 +73,6 @@ def rollout(
         limits: The largest number of steps of an episode, and the number of steps of the longest episode in the data,
             as for `step_limit`.
         metrics: What else is measured in every episode.
-        physics: How environments are stepped, as for `make_group`.
 
     Returns:
         (target returns, episodes), a structured array with the fields `EPISODE` and one for each metric.
@@ -87,7 +85,7 @@ def rollout(
     groups = [(i, group) for i in range(len(target_returns)) for group in numbers]
     tasks = [(float(target_returns[i]), [seed + number for number in group]) for i, group in groups]
     fields = np.dtype([*EPISODE, *((metric.name, np.float64) for metric in metrics)])
-    play = partial(score_group, actor, environment_id, limits, metrics, physics, fields)
+    play = partial(score_group, actor, environment_id, limits, metrics, fields)
     played = np.zeros((len(target_returns), episodes), fields)
     with one_thread(), bar(total=played.size, desc="evaluating", unit="episode") as progress:
         results: Iterable[np.ndarray]
@@ -138,7 +136,6 @@ def score_group(
     environment_id: str,
     limits: tuple[int | None, int | None],
     metrics: Sequence[type[Metric]],
-    physics: Physics,
     fields: np.dtype,
     group: tuple[float, Sequence[int]],
 ) -> np.ndarray:
@@ -147,7 +144,7 @@ def score_group(
     target, seeds = group
     played, measured = np.zeros(len(seeds), fields), [[metric() for metric in metrics] for _ in seeds]
     played["return_to_go"] = np.nan
-    with closing(make_group(environment_id, len(seeds), physics)) as environments, torch.random.fork_rng(devices=[]):
+    with closing(make_group(environment_id, len(seeds))) as environments, torch.random.fork_rng(devices=[]):
         observations, environment = environments.reset(seeds), environments.environment
         policy = GroupPolicy(actor, environment, [target] * len(seeds))
         torch.default_generator.manual_seed(seeds[0])

@@ -42,7 +42,7 @@ def replay(environment_id: str, groups: list[list[np.ndarray]]) -> np.ndarray:
     returns = np.zeros(EPISODES)
     for numbers, actions in zip(episode_groups(EPISODES, environment_id), groups, strict=True):
         remaining = iter(actions)
-        with closing(make_group(environment_id, len(numbers), "gymnasium")) as group:
+        with closing(make_group(environment_id, len(numbers))) as group:
             firsts = group.reset([SEED + number for number in numbers])
             for step in play_together(group, firsts, lambda *_, remaining=remaining: next(remaining)):
                 returns[np.array(numbers)[step.rows]] += step.rewards

@@ -9,6 +9,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 
 from decision_rnn import play_episodes
+from decision_rnn.environments import playing
 from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, play, play_episode, play_together, step_limit, take
 from decision_rnn.utils.errors import InputError
@@ -64,6 +65,17 @@ def test_all_environments_are_closed_if_one_fails_to(monkeypatch: pytest.MonkeyP
     with pytest.raises(ZeroDivisionError):
         Group(environments).close()
     assert {*map(id, closed)} == {id(environments[0]), id(environments[2])}
+
+
+def test_environments_are_closed_if_one_of_a_group_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, closed = [gymnasium.make(CARTPOLE), gymnasium.make(CARTPOLE)], list[int]()
+    for index, environment in enumerate(made):
+        monkeypatch.setattr(environment, "close", lambda index=index: closed.append(index))
+    remaining = iter(made)
+    monkeypatch.setattr(playing, "make_environment", lambda environment_id: next(remaining))
+    with pytest.raises((RuntimeError, StopIteration)):
+        playing.make_group(CARTPOLE, 3)
+    assert sorted(closed) == [0, 1]
 
 
 def test_episode_is_that_of_the_environment_stepped_by_hand() -> None:

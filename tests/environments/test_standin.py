@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from decision_rnn.data.sources import standin
 from decision_rnn.data.sources.standin import RECIPES, UNIFORM, Actor
-from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_episode
 
 SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies
@@ -73,9 +72,7 @@ def test_policies_are_played_in_the_shares_of_the_recipe(monkeypatch: pytest.Mon
             return np.zeros(3, np.float32)
 
     monkeypatch.setattr(standin, "Actor", Falling)
-    monkeypatch.setattr(
-        standin, "make_group", lambda name, count: Group([gymnasium.make(name, max_episode_steps=1)] * count)
-    )
+    monkeypatch.setattr(standin, "make_environment", lambda name: gymnasium.make(name, max_episode_steps=1))
     player = SMALL.player()
     for index in range(2000):
         player(index)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -125,10 +125,9 @@ def countdown(monkeypatch: pytest.MonkeyPatch) -> str:
     return "Countdown-v0"
 
 
-@pytest.mark.parametrize("physics", ["auto", "gymnasium"])
-def test_rollout_episodes_equal_a_manual_loop(physics: Any) -> None:
+def test_rollout_episodes_equal_a_manual_loop() -> None:
     targets = [3600.0, 900.0]
-    played = rollout(Reflex(), "Hopper-v5", targets, episodes=4, seed=70, physics=physics)
+    played = rollout(Reflex(), "Hopper-v5", targets, episodes=4, seed=70)
     for target, episodes in zip(targets, played, strict=True):
         for number in range(4):
             env = gymnasium.make("Hopper-v5")

@@ -7,9 +7,8 @@ in D4RL: its high returns are rare, and come from another policy than the rest.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,9 @@ from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.playing import Act, make_group, record_group
+from decision_rnn.environments.playing import play_episode
 from decision_rnn.environments.recipe import Recipe
+from decision_rnn.environments.registry import make_environment
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.messages import bar, warn
 
@@ -82,27 +82,22 @@ class StandinRecipe(Recipe):
         return {name: BEHAVIOR / f"{name}.safetensors" for name, _ in self.policies if name != UNIFORM}
 
     def player(self) -> Callable[[int], Episode]:
-        play = self.chunk_player()
-        return lambda index: play([index])[0]
-
-    def chunk_player(self) -> Callable[[Sequence[int]], list[Episode]]:
         actors = {name: Actor(file, self.noise) for name, file in self.files().items()}
         shares = np.array([share for _, share in self.policies])
-        groups = cache(partial(make_group, self.environment_id))
+        environment = make_environment(self.environment_id)
+        size: Any = environment.action_space.shape
 
-        def begin(index: int, size: Any) -> tuple[Act, int]:
-            """The policy of an episode and the seed of its reset."""
+        def play(index: int) -> Episode:
             generator = np.random.default_rng([self.seed, index])
             name, _ = self.policies[generator.choice(len(shares), p=shares / shares.sum())]
             seed = int(generator.integers(2**31))
-            if name == UNIFORM:
-                return lambda *_: 2 * generator.random(size, np.float32) - 1, seed
-            return lambda observation, *_: actors[name].sample(observation, generator), seed
 
-        def play(indices: Sequence[int]) -> list[Episode]:
-            group = groups(len(indices))
-            acts, seeds = zip(*(begin(index, group.environment.action_space.shape) for index in indices), strict=True)
-            return record_group(group, acts, seeds)
+            def act(observation: np.ndarray, *_: Any) -> np.ndarray:
+                if name == UNIFORM:
+                    return 2 * generator.random(size, np.float32) - 1
+                return actors[name].sample(observation, generator)
+
+            return play_episode(environment, act, seed)
 
         return play
 
