@@ -32,7 +32,7 @@ from decision_rnn.data.logs import (
 )
 from decision_rnn.data.table import INFO, TABLES, read_table
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.layouts import IMAGE_SIDE, Layout
+from decision_rnn.environments.layouts import IMAGE_SIDE, Layout, nested
 from decision_rnn.utils.errors import InputError, one_line, reading
 
 Arrays = Mapping[str, Any]
@@ -175,10 +175,13 @@ class _Reader:
         keys["following"] = _following(observed, set(usual))
         self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
         self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
-        paths = [tuple((key.partition("/")[2] or key).split("/")) for key in observed]
-        shapes = {path: self.shapes[key] or (1,) for path, key in zip(paths, observed, strict=True)}
-        several = len(shapes) > 1 or any(len(shape) > 1 for shape in shapes.values())
-        self.space = _space(shapes if len(shapes) > 1 else {(): next(iter(shapes.values()))}) if several else None
+        boxes: dict[tuple[str | int, ...], Box] = {}
+        for key in observed:
+            names = (key.partition("/")[2] or key).split("/") if len(observed) > 1 else ()
+            path = tuple(int(name) if name.isdecimal() else name for name in names)
+            boxes[path] = Box(-np.inf, np.inf, self.shapes[key] or (1,))
+        several = len(boxes) > 1 or any(len(box.shape) > 1 for box in boxes.values())
+        self.space = nested(boxes, Dict, Tuple) if several else None
         used, unread = set(chain.from_iterable(keys.values())), dict[str, None]()
         for each in (usual, *blocks.values()):
             steps = max((np.shape(each[key])[:1] for key in keys["actions"] if key in each), default=())
@@ -299,17 +302,6 @@ def _is_vector(array: Any) -> bool:
     rows = sorted(array.shape[1:])
     image = rows[-2:-1] >= [IMAGE_SIDE] or (array.dtype == np.uint8 and rows >= [IMAGE_SIDE**2])
     return array.ndim > 0 and array.dtype.kind in "fiub" and not image
-
-
-def _space(shapes: Mapping[tuple[str, ...], tuple[int, ...]]) -> gymnasium.Space[Any]:
-    """The space of arrays with these shapes by their paths: a Dict, or a Tuple where they are numbered."""
-    if () in shapes:
-        return Box(-np.inf, np.inf, shapes[()])
-    inner: dict[str, dict[tuple[str, ...], tuple[int, ...]]] = {}
-    for (first, *rest), shape in shapes.items():
-        inner.setdefault(first, {})[tuple(rest)] = shape
-    spaces = {key: _space(entries) for key, entries in inner.items()}
-    return Tuple(spaces.values()) if all(map(str.isdigit, spaces)) else Dict(spaces)
 
 
 def _by_path(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -185,7 +185,7 @@ class Layout:
         """The values that rows (rows, size) stand for, with the rows first in every part."""
         if self.flat:  # the same as below; building it takes as long as ten operations of an exported policy
             return rows
-        return _nested(
+        return nested(
             {part.path: part.values(rows[:, columns]) for part, columns in zip(self.parts, self.columns, strict=True)}
         )
 
@@ -213,12 +213,12 @@ def _parts(space: Any, path: tuple[str | int, ...]) -> Iterator[Part | None]:
         yield None
 
 
-def _nested(values: dict[tuple[str | int, ...], Any]) -> Any:
-    """Values by their paths as nested dictionaries and tuples."""
+def nested(values: dict[tuple[str | int, ...], Any], to_dict: Any = dict, to_tuple: Any = tuple) -> Any:
+    """Values by their paths as nested dictionaries, and as tuples where the keys are numbers."""
     if () in values:
         return values[()]
     inner: dict[str | int, dict[tuple[str | int, ...], Any]] = {}
     for (first, *rest), value in values.items():
         inner.setdefault(first, {})[tuple(rest)] = value
-    built = {key: _nested(entries) for key, entries in inner.items()}
-    return tuple(built.values()) if all(isinstance(key, int) for key in built) else built
+    built = {key: nested(entries, to_dict, to_tuple) for key, entries in inner.items()}
+    return to_tuple(built.values()) if all(isinstance(key, int) for key in built) else to_dict(built)
