@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from decision_rnn.data.sources import SOURCES, Source
 from decision_rnn.data.sources.d4rl import write_d4rl
 from decision_rnn.data.sources.local import cache_episodes, check_new, write_stores
-from decision_rnn.data.sources.minari import check_id, dataset_folder, write_minari
+from decision_rnn.data.sources.minari import check_dataset_id, dataset_folder, write_minari
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store import MANIFEST, EpisodeStore, complete_episodes
 from decision_rnn.environments.episode import Episode
@@ -310,7 +310,7 @@ def export_dataset(
             hold the dataset.
     """
     if format == "minari":
-        check_id(output)
+        check_dataset_id(output)
     target = dataset_folder(output) if format == "minari" else Path(output)
     if target.exists():
         raise InputError(f"{target} exists: remove it, or name another --output")

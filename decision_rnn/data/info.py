@@ -127,9 +127,9 @@ def warn_of_copies(store: EpisodeStore) -> Iterator[str]:
         copies = ((observations - actions[:, [entry]]) ** 2).mean(axis=0) <= 1e-6 * variance[entry]
         if copies.any():
             yield (
-                f"{_named(store, 'observations', np.flatnonzero(copies))} is action "
-                f"{numbered(entry, store.labels('actions'))} of the same step: the agent reads the answer, which is "
-                "not there when it acts. Leave it out"
+                f"{_named(store, 'observations', np.flatnonzero(copies))} equals action "
+                f"{numbered(entry, store.labels('actions'))} of the same step: in training the agent would see its "
+                "answer, when acting it would not. Leave it out"
             )
     explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / variance[varied])
     if explained > COPIED:

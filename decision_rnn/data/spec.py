@@ -46,7 +46,7 @@ class DatasetSpec:
         environment_settings: Its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
             `additional_wrappers`), None if it gives none. Both are read from third-party files and are checked by
             `check_environment`.
-        tasks: How many tasks the environment has in turn: `reset(seed=s)` begins number s % tasks.
+        tasks: The number of tasks; `reset(seed=s)` begins task s % tasks.
         observation_names: The names of the entries of an observation, as in a log; empty if there are none.
         action_names: The names of the numbers of an action, of choices not one-hot, likewise.
     """

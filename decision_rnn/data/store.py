@@ -25,7 +25,7 @@ from decision_rnn.data.writing import (
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.spaces import (
-    KINDS,
+    SPACE_KEYS,
     OptionalSpaces,
     bounded_spaces,
     described_spaces,
@@ -84,7 +84,7 @@ class EpisodeStore:
         self.observation_space, self.action_space = read_spaces(manifest["spaces"])
         self.stated_spaces = tuple(
             space if kind in manifest["stated_spaces"] else None
-            for kind, space in zip(KINDS, (self.observation_space, self.action_space), strict=True)
+            for kind, space in zip(SPACE_KEYS, (self.observation_space, self.action_space), strict=True)
         )
         self.observation_mean = np.array(manifest["observation_mean"], np.float64)
         self.observation_std = np.array(manifest["observation_std"], np.float64)
@@ -318,7 +318,7 @@ class EpisodeStore:
                 "environment_id": environment_id,
                 "source": source,
                 "spaces": described_spaces(*bounded_spaces(spaces, sizes[0], *action_range)),
-                "stated_spaces": [kind for kind, space in zip(KINDS, spaces, strict=True) if space is not None],
+                "stated_spaces": [kind for kind, space in zip(SPACE_KEYS, spaces, strict=True) if space is not None],
                 "observation_dim": sizes[0],
                 "action_dim": sizes[1],
                 "observation_mean": mean.tolist(),

@@ -51,9 +51,9 @@ class WeightedStarts:
     1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform segments, unless
     segments start at beginnings.
 
-    Rows that go on from segment to segment do so with the probability `survival`, into an episode of lower weight
-    less often, by the ratio of the weights. Those that do not are drawn where this leaves too few rows, so that all
-    together have these probabilities.
+    A row goes on to the next segment with the probability survival min(1, w(next) / w(current)), where w(step) is the
+    weight of the step's episode. Unless segments start at beginnings, rows that restart are drawn from a density that
+    corrects for this, so that the first steps of all rows keep their probabilities.
     """
 
     def __init__(

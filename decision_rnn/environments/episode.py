@@ -101,15 +101,15 @@ def checked_episodes(
             counts.update({"dropped": 1, "dropped steps": steps})
         else:
             cut = min(first.values())
-            counts.update({"cut before the first": 1, "cut before the first steps": steps - cut})
+            counts.update({"cut before the first of these": 1, "cut before the first of these steps": steps - cut})
             yield _ended(episode, cut)
     if counts["total"] == counts["dropped"]:
         raise InputError(f"{name} has no episodes{' without missing numbers' * bool(counts)}: expected at least one.")
-    for action in ("dropped", "cut before the first"):
+    for action in ("dropped", "cut before the first of these"):
         if counts[action] and notes is not None:
             of_all = f"{counts[action]:,} of {counted(counts['total'], 'episode')}"
             steps = counted(counts[f"{action} steps"], "step")
-            notes.append(f"{of_all} had missing numbers: {action}, without {steps} of theirs (missing {missing})")
+            notes.append(f"{of_all} had missing numbers: {action}, which leaves out {steps}")
 
 
 def _as_rows(episode: Any, layouts: Sequence[Layout | None], where: str) -> Episode:

@@ -16,7 +16,7 @@ Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 """The spaces of an observation and of an action."""
 OptionalSpaces = Sequence[gymnasium.Space[Any] | None]
 """The spaces of an observation and of an action; None for a space that is not known."""
-KINDS = ("observation", "action")
+SPACE_KEYS = ("observation", "action")
 
 
 def described_spaces(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> dict[str, str]:

@@ -128,7 +128,7 @@ def test_episodes_with_missing_numbers_are_dropped_or_ended(episodes: list[Episo
     ended = write_store("local/ended", [good, broken], missing="end_episode")
     assert_equal(ended, [good, Episode(broken.observations[:6], broken.actions[:5], broken.rewards[:5], False, False)])
     assert ended.source["notes"] == [
-        "1 of 2 episodes had missing numbers: cut before the first, without 35 steps of theirs (missing end_episode)"
+        "1 of 2 episodes had missing numbers: cut before the first of these, which leaves out 35 steps"
     ]
     good.observations[-1, 2] = np.inf  # the final one: all steps and the end stay
     (read,) = write_store("local/last", [good], missing="end_episode")

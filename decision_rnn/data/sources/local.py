@@ -203,7 +203,7 @@ def write_stores(name: str, stores: Sequence[EpisodeStore], source: dict[str, An
 
 def _write(name: str, episodes: Iterable[Any], overwrite: bool, **options: Any) -> EpisodeStore:
     path = LocalSource().folder(name)
-    with _replacing(path) as new:
+    with _rewriting(path) as new:
         check_new(name, overwrite)
         EpisodeStore.write(new, episodes, **options)
     store = EpisodeStore.open(path)
@@ -218,7 +218,7 @@ def remove_dataset(name: str) -> None:
         InputError: If it is not a local dataset, or there is none of that name.
     """
     path = LocalSource().folder(name)
-    with _replacing(path):
+    with _rewriting(path):
         LocalSource().check(name)
         remove_directory(path)
 
@@ -231,7 +231,7 @@ def check_new(name: str, overwrite: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path, wait: bool = False) -> Iterator[Path]:
+def _rewriting(path: Path, wait: bool = False) -> Iterator[Path]:
     """Where to write a dataset anew, which only this process does inside the block. What is complete takes the place of
     `path` when the block ends, or begins again if the process was killed in between."""
     new = path.with_name(f".{path.name}{NEW}")
@@ -250,7 +250,7 @@ def _replacing(path: Path, wait: bool = False) -> Iterator[Path]:
 def _finish() -> None:
     """Finish what killed processes had written in full, if there is anything."""
     for new in _root().glob(f".*{NEW}"):
-        with contextlib.suppress(OSError), _replacing(_root() / new.name[1:].removesuffix(NEW), wait=True):
+        with contextlib.suppress(OSError), _rewriting(_root() / new.name[1:].removesuffix(NEW), wait=True):
             pass
 
 

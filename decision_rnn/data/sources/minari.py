@@ -60,7 +60,7 @@ class MinariSource(Source):
         return [f"minari/{dataset_id}" for dataset_id in dict.fromkeys([*published, *local])]
 
     def check(self, name: str) -> None:
-        check_id(name.removeprefix("minari/"))
+        check_dataset_id(name.removeprefix("minari/"))
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         """The episodes; the environment they were collected in need not be installed."""
@@ -91,7 +91,7 @@ class MinariSource(Source):
         return open_or_make(name, is_current, make)
 
 
-def check_id(dataset_id: str) -> None:
+def check_dataset_id(dataset_id: str) -> None:
     """Raise InputError unless the id is valid for Minari: nothing but names and slashes."""
     with reading(repr(dataset_id), "a Minari id, such as mujoco/hopper/medium-v0"):
         parse_dataset_id(dataset_id)

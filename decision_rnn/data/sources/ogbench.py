@@ -26,7 +26,7 @@ from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError, reading
-from decision_rnn.utils.messages import bar
+from decision_rnn.utils.messages import bar, counted
 
 KEYS = ("observations", "actions", "terminals")
 # A copy, since OGBench's own server has been down since August 2026.
@@ -141,8 +141,10 @@ def _check_counts(file: Path, recipe: OGBenchRecipe) -> None:
     """Raise InputError unless a file has as many episodes and steps as the published one; its hash is not known."""
     lengths = [len(episode.actions) for episode in read_ogbench(file, *TASKS[recipe.task][:2])]
     if lengths != [recipe.length] * (recipe.episodes or 0):
-        sizes = f"{len(lengths):,} episodes, not {recipe.episodes:,}, or not all of {recipe.length:,} steps"
-        raise InputError(f"the file is not OGBench's {recipe.name[8:]}: it has {sizes}")
+        raise InputError(
+            f"{file} is not OGBench's {recipe.name[8:]}: expected {recipe.episodes:,} episodes of {recipe.length:,} steps, "
+            f"found {counted(len(lengths), 'episode')}, {counted(sum(lengths), 'step')}"
+        )
 
 
 def read_ogbench(file: Path, states: int, actions: int) -> Iterator[Episode]:
