@@ -101,10 +101,18 @@ def _report_mujoco(message: str) -> None:
         warn(f"MuJoCo: {message}")
 
 
-def environment_spaces(environment_id: str | None) -> Spaces:
-    """The observation and action spaces of an environment; raises MissingEnvironmentError if it cannot be made here."""
-    with contextlib.closing(make_environment(environment_id)) as environment:
-        return environment.observation_space, environment.action_space
+def _spaces_and_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> tuple[Spaces, str | None]:
+    """The spaces of an environment, and as `describe_alteration`; MissingEnvironmentError if it cannot be made here."""
+    with contextlib.closing(make_environment(environment_id)) as made:
+        spaces = made.observation_space, made.action_space
+        if settings is not None and made.spec is not None:
+            pair = settings, settings_of(made.spec)
+            # An infinite bound is null in the metadata of an exported policy.
+            settings, expected = (json.loads(json.dumps(x), parse_constant=lambda _: None) for x in pair)
+            for key, value in expected.items():
+                if settings.get(key) != value:
+                    return spaces, f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
+        return spaces, None
 
 
 def episodes_at_once(environment_id: str, most: int) -> int:
@@ -116,7 +124,8 @@ def episodes_at_once(environment_id: str, most: int) -> int:
 def known_spaces(environment_id: str | None, settings: dict[str, Any] | None = None) -> Spaces | None:
     """The spaces of an environment; None if it cannot be made here with these settings."""
     with contextlib.suppress(MissingEnvironmentError):
-        return None if describe_alteration(environment_id, settings) else environment_spaces(environment_id)
+        spaces, altered = _spaces_and_alteration(environment_id, settings)
+        return None if altered else spaces
     return None
 
 
@@ -132,12 +141,12 @@ def check_environment(
             registered ones, it is another environment.
     """
     try:
-        spaces = environment_spaces(environment_id)
+        spaces, altered = _spaces_and_alteration(environment_id, settings)
     except MissingEnvironmentError as error:
         required = ", ".join(map(repr, requirements))
         raise InputError(f"{error} (the dataset requires {required:.300})" if requirements else str(error)) from None
     layouts_of(spaces, str(environment_id))
-    if altered := describe_alteration(environment_id, settings):
+    if altered:
         raise InputError(
             f"the data were collected in {environment_id} with {altered}. Register that under an id of its own"
         )
@@ -147,15 +156,8 @@ def check_environment(
 def describe_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> str | None:
     """How a dataset's settings differ from those of the environment as it is made here; None if they do not, or are not
     known."""
-    if settings is None:
-        return None
-    with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
-        expected = {} if made.spec is None else settings_of(made.spec)
-        # An infinite bound is null in the metadata of an exported policy.
-        settings, expected = (json.loads(json.dumps(x), parse_constant=lambda _: None) for x in (settings, expected))
-        for key, value in expected.items():
-            if settings.get(key) != value:
-                return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
+    with contextlib.suppress(MissingEnvironmentError):
+        return _spaces_and_alteration(environment_id, settings)[1]
     return None
 
 

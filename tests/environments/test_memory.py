@@ -20,7 +20,7 @@ from decision_rnn.environments.memory import popgym as experts
 from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, approach
 from decision_rnn.environments.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze
 from decision_rnn.environments.playing import time_limit
-from decision_rnn.environments.registry import environment_spaces, make_environment
+from decision_rnn.environments.registry import check_environment, make_environment
 from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.utils.errors import InputError
 
@@ -247,7 +247,7 @@ def test_datasets_have_references_targets_and_spaces(name: str) -> None:
     assert (name in SOURCES["memory"].names()) == (name in DATASETS)
     if dataset.requirements:
         pytest.importorskip("popgym")
-    assert dataset.spaces == environment_spaces(dataset.recipe.environment_id)
+    assert dataset.spaces == check_environment(dataset.recipe.environment_id)
 
 
 @pytest.mark.parametrize("name", ["tmaze-2", "tmaze-03", "repeat-previous-0", "repeat-firts-easy"])
