@@ -142,7 +142,7 @@ def _check_counts(file: Path, recipe: OGBenchRecipe) -> None:
     lengths = [len(episode.actions) for episode in read_ogbench(file, *TASKS[recipe.task][:2])]
     if lengths != [recipe.length] * (recipe.episodes or 0):
         raise InputError(
-            f"{file} is not OGBench's {recipe.name[8:]}: expected {recipe.episodes:,} episodes of {recipe.length:,} "
+            f"the file is not OGBench's {recipe.name[8:]}: expected {recipe.episodes:,} episodes of {recipe.length:,} "
             f"steps, found {counted(len(lengths), 'episode')}, {counted(sum(lengths), 'step')}"
         )
 
