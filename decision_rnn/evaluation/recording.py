@@ -11,7 +11,7 @@ import gymnasium
 import torch
 
 from decision_rnn.data.dataset import Dataset, open_dataset
-from decision_rnn.data.sources.local import write_store
+from decision_rnn.data.sources.local import LocalSource, write_store
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, play, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
@@ -42,8 +42,8 @@ def record(
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
 
     If the recording breaks off, by Ctrl-C or SIGTERM, by an exception of the policy or the environment, or by a number
-    that is not finite, the episodes finished before are written as the dataset, a message says how many they are and
-    where, and then the error is raised.
+    that is not finite, the episodes finished before are written as the dataset, unless it would replace one, a message
+    says how many they are and where, and then the error is raised.
 
     Args:
         policy: A function from an observation to an action, as the environment has them; `random` for actions drawn
@@ -60,7 +60,7 @@ def record(
         target_return: The target return of an agent, as for `Run.actor`.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
-        overwrite: If the dataset exists, replace it once the episodes are played.
+        overwrite: If the dataset exists, replace it once all episodes are played.
         max_episode_steps: The largest number of steps of an episode, which is then cut: truncated. If left out, the
             environment's own limit, or 10,000 if it has none.
 
@@ -103,10 +103,11 @@ def record(
         stack.enter_context(torch.random.fork_rng(devices=[]))
         torch.manual_seed(seed)  # of sampled actions
         interruption, errors = stack.enter_context(Interruption(patient=True)), list[BaseException]()
+        replaces = LocalSource().folder(name).exists()
         played = take(play(environment, act, seed, max_episode_steps), episodes, steps, "recording")
         store = write_store(
             name,
-            _until_error(played, interruption, errors),
+            _until_error(played, interruption, errors, replaces),
             None if spec is None else spec.id,
             environment_settings=settings,
             overwrite=overwrite,
@@ -120,16 +121,17 @@ def record(
 
 
 def _until_error(
-    episodes: Iterator[Episode], interruption: Interruption, errors: list[BaseException]
+    episodes: Iterator[Episode], interruption: Interruption, errors: list[BaseException], replaces: bool
 ) -> Iterator[Episode]:
-    """Episodes up to the first error or Ctrl-C, which goes to `errors`, or is raised if none is finished."""
+    """Episodes up to the first error or Ctrl-C, which goes to `errors`, or is raised if none is finished, or if the
+    dataset replaces another."""
     for finished in itertools.count():
         try:
             episode = None if interruption.requested else interruption.call(partial(next, episodes, None))
             if interruption.requested:
                 raise KeyboardInterrupt
         except BaseException as error:
-            if not finished:
+            if replaces or not finished:
                 raise
             errors.append(error)
             return

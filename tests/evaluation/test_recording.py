@@ -141,6 +141,9 @@ def test_finished_episodes_are_kept_when_it_breaks_off(kind: str, capsys: pytest
     with pytest.raises(error):  # in the first episode: nothing is finished, nothing is written
         record(push, Faulty(5, fault), "local/nothing", episodes=9, progress=False)
     assert "local/nothing" not in SOURCES["local"].names()
+    with pytest.raises(error, match=message):  # finished episodes do not replace a complete dataset
+        record(push, Faulty(int(whole.offsets[2]) + 5, fault), "local/whole", episodes=9, overwrite=True)
+    assert decision_rnn.open_dataset("local/whole").store.num_episodes == 3
 
 
 def test_interrupt_while_an_episode_is_written_waits(monkeypatch: pytest.MonkeyPatch) -> None:
