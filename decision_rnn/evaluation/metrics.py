@@ -33,12 +33,20 @@ class Metric(ABC):
         """
 
 
+RESERVED = frozenset(
+    "return length cut return_to_go dataset variant control target_return roles in_range seeds failed score low high "
+    "spread reference difference difference_low difference_high p_value significant equivalent cost".split()
+)
+"""What stands beside metrics under its own name: the fields of an episode, and columns and tables of a comparison."""
 METRICS: Registry[type[Metric]] = Registry("metric")
 """All registered metrics, by name."""
 
 
 def register_metric(metric: type[Metric]) -> type[Metric]:
-    """Class decorator: register a metric under its `name`, for `evaluation.metrics`; see `Registry.add`."""
+    """Class decorator: register a metric under its `name`, for `evaluation.metrics`; ValueError if that is `RESERVED`,
+    or as for `Registry.add`."""
+    if metric.name in RESERVED:
+        raise ValueError(f"results have a {metric.name!r} of their own. Give the metric another name.")
     METRICS.add(metric.name, metric, metric)
     return metric
 

@@ -10,11 +10,13 @@ import pytest
 from made_comparison import TARGETS, achieved, make_dataset, make_trial, of_scores, of_trials
 from scipy import stats
 
+from decision_rnn import Metric, register_metric
 from decision_rnn.comparison.record import Trial
 from decision_rnn.comparison.results import Comparison, write_comparison, write_page
 from decision_rnn.comparison.summary import overall, target_errors
 from decision_rnn.comparison.tables import Section, Table, sections
 from decision_rnn.evaluation.results import MetricResult
+from decision_rnn.evaluation.rollout import EPISODE
 from decision_rnn.evaluation.statistics import aggregate_scores, compare_over_datasets, holm
 
 FIVE = [50.0, 51.0, 52.0, 53.0, 60.0]
@@ -54,6 +56,19 @@ def test_few_seeds_show_each_score_and_no_test(scores: list[float], text: str) -
     assert heads[:3] == [MAIN, "target 3000, best in the data", "target 1800, inside the data"]
     assert not [head for head in heads if head.startswith("difference")]
     assert {(row["p_value"], row["significant"]) for row in comparison.table()} == {(None, None)}
+
+
+def test_metrics_may_not_be_called_as_what_stands_beside_them(registries: None) -> None:
+    comparison = of_scores({"mingru": FIVE, "lru": LOW})
+    taken = {
+        *comparison.table()[0],
+        *(table.title for table in section_of(comparison).tables),
+        *np.dtype([*EPISODE]).names,
+    }
+    assert taken >= {"score", "seeds", "low", "cost", "length"}
+    for name in taken:
+        with pytest.raises(ValueError, match=f"{name!r}"):
+            register_metric(type("Mine", (Metric,), {"name": name}))
 
 
 def test_five_seeds_have_intervals_and_welchs_test() -> None:
