@@ -31,7 +31,7 @@ from decision_rnn.evaluation.actor import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.download import download
-from decision_rnn.utils.errors import InputError
+from decision_rnn.utils.errors import InputError, importing
 from decision_rnn.utils.files import check_destination, new_directory
 from decision_rnn.utils.parsing import AUTO
 
@@ -64,8 +64,10 @@ def write_page(
 
     Raises:
         InputError: If the folder exists, an agent acts in an environment that the page does not have or in another than
-            the first, cannot be exported, or the runtimes cannot be fetched.
+            the first, or cannot be exported, the runtimes cannot be fetched, or the extra `onnx` is missing.
     """
+    with importing("a page for a browser", "onnx"):
+        import onnxruntime  # noqa: F401
     check_destination(folder)
     first = subjects[0].trained
     environment_ids = [evaluation_environment(agent.config.evaluation, agent.provenance) for _, agent, _ in subjects]

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -72,6 +73,16 @@ def test_the_folder_of_a_page(registry: Path, policy_path: Path, tmp_path: Path)
         "2. mingru of standin/hopper-medium, velocity hidden",
     ]
     assert [package["version"] for package in content["vendored"]] == ["1.0", version("gymnasium")]
+
+
+def test_page_without_the_extra_is_refused_before_anything_is_fetched(
+    registry: Path, policy_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = subject_of(policy_path)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"onnxruntime.*decision-rnn\[onnx\]"):
+        write_page(tmp_path / "page", [subject])
+    assert not (tmp_path / "cache").exists()
 
 
 def test_runtimes_come_from_the_registry_once_and_by_checksum(registry: Path) -> None:
