@@ -89,17 +89,21 @@ class ActingLoop(ABC, Generic[State]):
             done: (num_envs,) bool, the environments in which an episode begins; all if left out.
 
         Raises:
-            InputError: If a target return is not finite, or `auto` where nothing limits the return-to-go.
+            InputError: If a target return is not finite, or `auto` where nothing limits the return-to-go, or there are
+                others than one for each environment.
         """
         targets = self._target_return if target_return is None else self._targets(target_return)
-        if done is None or self._first is None:
+        if done is None:
             self._target_return, self._first = targets, None
             return
-        mask = _for_each(done, len(self._first), "done", bool)
+        count = (self.num_envs or np.size(done)) if self._first is None else len(self._first)
+        mask = _for_each(done, count, "done", bool)
         if target_return is not None:
-            np.copyto(self._target, targets, where=mask)
-            self._target_return = self._target.copy()
-        self._first |= mask
+            pair = (_for_each(each, count, "target_return", np.float32) for each in (targets, self._target_return))
+            self._target_return = np.where(mask, *pair)
+        if self._first is not None:
+            self._target[...] = self._target_return
+            self._first |= mask
 
     def act(self, observation: ArrayLike, reward: ArrayLike | None = None, done: ArrayLike | None = None) -> np.ndarray:
         """The actions for observations.
@@ -156,14 +160,20 @@ class ActingLoop(ABC, Generic[State]):
 
     def _begin(self, count: int) -> None:
         """Begin an episode in so many environments."""
-        self._target, self._reward = np.full(count, self._target_return, np.float32), np.zeros(count, np.float32)
+        self._target = _for_each(self._target_return, count, "target_return", np.float32).copy()
+        self._reward = np.zeros(count, np.float32)
         self._first, self._state = np.ones(count, bool), self.initial_state(count)
 
     def _targets(self, target_return: ArrayLike) -> np.ndarray:
-        targets = np.asarray(math.inf if str(target_return) == "auto" else target_return, np.float32)
+        values = np.asarray(target_return, object)
+        try:
+            targets = np.array([math.inf if str(each) == "auto" else each for each in values.flat], np.float32)
+        except (TypeError, ValueError):
+            targets = np.full(1, np.nan)  # refused below
         if not (np.isfinite(targets) | (np.isposinf(targets) & self.limited)).all():
             expected = "a finite number or auto" if self.limited else "a finite number, as nothing limits the return"
             raise InputError(f"target_return is {target_return!r:.100}: expected {expected}")
+        targets = targets.reshape(values.shape)
         return targets if self.num_envs is None else _for_each(targets, self.num_envs, "target_return", np.float32)
 
     def _rows(self, observation: ArrayLike) -> tuple[np.ndarray, bool]:
@@ -174,10 +184,11 @@ class ActingLoop(ABC, Generic[State]):
             values = self._by_name(observation) if isinstance(observation, dict) else observation
             try:
                 array = np.asarray(values, np.float32)
+                array = array.T if isinstance(observation, dict) else array
                 single = array.ndim == 1 and self.num_envs is None
                 rows = array[None] if single else array
             except (TypeError, ValueError, RuntimeError):  # such as (observation, info), or a tensor with a gradient
-                raise InputError(f"the observation is {values!r:.100}: expected {layout.size} numbers.") from None
+                raise InputError(f"the observation is {observation!r:.100}: expected {layout.size} numbers.") from None
         else:
             single = self.num_envs is None and layout.holds_one(observation)
             values = [observation] if single else observation
@@ -187,7 +198,7 @@ class ActingLoop(ABC, Generic[State]):
             raise InputError(f"the observation has shape {rows.shape[single:]}, expected {expected[single:]}")
         return rows, single
 
-    def _by_name(self, observation: dict[str, Any]) -> np.ndarray:
+    def _by_name(self, observation: dict[str, Any]) -> list[Any]:
         """The entries of a dictionary in their order; InputError, naming one that is missing or unknown."""
         names = self.observation_names
         remedy = f"Its entries are {', '.join(names)}" if names else "Give an array: the training data name no entries"
@@ -196,7 +207,7 @@ class ActingLoop(ABC, Generic[State]):
             raise InputError(f"{unknown[0]!r:.100} is no entry of an observation. {hint}{remedy:.300}")
         if missing := [name for name in names if name not in observation]:
             raise InputError(f"the observation has no {missing[0]!r}. {remedy:.300}")
-        return np.array([observation[name] for name in names], np.float32).T
+        return [observation[name] for name in names]
 
     def _warn_outside(self, observations: np.ndarray, limits: np.ndarray) -> None:
         """Warn of the entries that are beyond their limits (O,), which are then infinite."""

@@ -125,6 +125,9 @@ def test_observations_by_name_in_any_order(path: Path, named: TrainedAgent, expo
         actor().act({"cos": 1.0, "sin": 0.0, "velocty": 0.0})
     with pytest.raises(InputError, match=r"entry 1 \(sin\)"):
         actor().act(OBSERVATION | {"sin": np.nan})
+    for value in (np.array([0.1]), "high"):
+        with pytest.raises(InputError, match="the observation is .*'cos'"):
+            actor().act(OBSERVATION | {"sin": value})
 
 
 def test_dictionary_without_names_is_refused(policy_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from decision_rnn import EnvironmentActor
 from decision_rnn.deploy import Policy
+from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
@@ -63,6 +65,47 @@ def test_numbers_that_are_not_finite_leave_the_state_unchanged(policy_path: Path
         many(observations[:3])
         with pytest.raises(InputError, match="entry 7 of the observation of environment 1 is"):
             many(np.array([observations[0], broken, observations[2]], np.float32))
+
+
+def actors(path: Path, trained: TrainedAgent) -> list[ActingLoop[Any]]:
+    return [Policy.load(path), EnvironmentActor(trained)]
+
+
+def test_targets_of_a_reset_are_those_of_its_rows(policy_path: Path, trained: TrainedAgent) -> None:
+    """`auto` among numbers, and before the first step a target of some environments."""
+    observations = np.random.default_rng(0).normal(size=(2, 11))
+    for many, alone in zip(actors(policy_path, trained), actors(policy_path, trained), strict=True):
+
+        def act(row: int, target: Any, alone: ActingLoop[Any] = alone) -> np.ndarray:
+            alone.reset(target)
+            return alone(observations[row])
+
+        many.reset(["auto", 100.0])
+        np.testing.assert_allclose(many(observations), [act(0, "auto"), act(1, 100.0)], atol=1e-6)
+        many.reset(2000.0)
+        many.reset(100.0, done=[True, False])
+        np.testing.assert_allclose(many(observations), [act(0, 100.0), act(1, 2000.0)], atol=1e-6)
+        assert not np.allclose(act(1, 100.0), act(1, 2000.0), atol=1e-4)
+
+
+def test_targets_of_another_number_or_kind_are_refused(policy_path: Path, trained: TrainedAgent) -> None:
+    observations = np.ones((3, 11))
+    for actor in actors(policy_path, trained):
+        for invalid in ("automatic", ["auto", "high"], [1.0, None]):
+            with pytest.raises(InputError, match=r"target_return is .*auto"):
+                actor.reset(invalid)
+        actor.reset([1.0, 2.0, 3.0])
+        with pytest.raises(InputError, match=r"target_return .*3\..* or 2"):
+            actor(observations[:2])
+        actor(observations)
+        with pytest.raises(InputError, match=r"target_return .* or 3"):
+            actor.reset([5.0, 6.0], done=[True, False, False])
+        actor.reset(50.0, done=[True, False, False])
+        actor.reset()
+        with pytest.raises(InputError, match=r"target_return .*50\..* or 1"):
+            actor(observations[0])
+        actor.reset(50.0)
+        actor(observations[0])
 
 
 def test_copied_or_pickled_policy_starts_without_state(policy_path: Path) -> None:
