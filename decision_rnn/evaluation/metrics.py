@@ -33,11 +33,13 @@ class Metric(ABC):
         """
 
 
-RESERVED = frozenset(
-    "return length cut return_to_go dataset variant control target_return roles in_range seeds failed score low high "
-    "spread reference difference difference_low difference_high p_value significant equivalent cost".split()
-)
-"""What stands beside metrics under its own name: the fields of an episode, and columns and tables of a comparison."""
+RESERVED = {
+    *("return", "length", "cut", "return_to_go"),
+    *("dataset", "variant", "control", "target_return", "roles", "in_range", "seeds", "failed", "score", "low", "high"),
+    *("spread", "reference", "difference", "difference_low", "difference_high", "p_value", "significant", "equivalent"),
+    "cost",
+}
+"""What stands beside metrics under its own name: fields of an episode, columns and a table of a comparison."""
 METRICS: Registry[type[Metric]] = Registry("metric")
 """All registered metrics, by name."""
 

@@ -126,7 +126,7 @@ def test_observations_by_name_in_any_order(path: Path, named: TrainedAgent, expo
     with pytest.raises(InputError, match=r"entry 1 \(sin\)"):
         actor().act(OBSERVATION | {"sin": np.nan})
     for value in (np.array([0.1]), "high"):
-        with pytest.raises(InputError, match="the observation is .*'cos'"):
+        with pytest.raises(InputError, match=r"the observation is .*'cos'"):
             actor().act(OBSERVATION | {"sin": value})
 
 
