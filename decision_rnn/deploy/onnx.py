@@ -32,7 +32,7 @@ from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import new_file
 from decision_rnn.utils.machine import versions
 from decision_rnn.utils.messages import warn
-from decision_rnn.utils.parsing import AUTO, to_json
+from decision_rnn.utils.parsing import AUTO, TargetReturn, convert, to_json
 
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
@@ -47,7 +47,7 @@ PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime
 def export_onnx(
     trained: TrainedAgent,
     path: Path | str,
-    target_return: float | None = None,
+    target_return: float | str | None = None,
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
 
@@ -57,24 +57,25 @@ def export_onnx(
     Args:
         trained: The agent.
         path: The file; missing folders are created.
-        target_return: The policy's default target return; if left out, the first of its evaluation.
+        target_return: The policy's default target return, or `auto`; if left out, the first of its evaluation.
 
     Returns:
         The largest difference between the file's and the agent's actions, over steps with resets in between.
 
     Raises:
-        InputError: If the packages of the extra `onnx` are not installed, `target_return` is given for an agent trained
-            by cloning, or the agent contains something that ONNX cannot express or acts differently in ONNX.
+        InputError: If the packages of the extra `onnx` are not installed, `target_return` is invalid or given for an
+            agent trained by cloning, or the agent contains what ONNX cannot express or acts differently in ONNX.
     """
     path = Path(path)
     with importing("export", "onnx"):
         import onnxscript  # noqa: F401
 
         from decision_rnn.deploy.runtime import Policy
-    if target_return is not None:
-        check_target(trained.config, target_return)
+    target: float | None = convert(target_return, TargetReturn | None, "target_return")
+    if target is not None:
+        check_target(trained.config, target)
     agent = copy.deepcopy(trained.agent).cpu().eval()
-    description = describe(trained, target_return)
+    description = describe(trained, target)
     data = _exported(agent, description, trained.config.condition.name)
     difference = largest_difference(agent, Policy(data))
     if not difference <= TOLERANCE:  # also rejects NaN

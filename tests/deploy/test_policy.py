@@ -14,7 +14,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from decision_rnn import EnvironmentActor
-from decision_rnn.deploy import Policy
+from decision_rnn.deploy import Policy, export_onnx
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
@@ -86,6 +86,14 @@ def test_targets_of_a_reset_are_those_of_its_rows(policy_path: Path, trained: Tr
         many.reset(100.0, done=[True, False])
         np.testing.assert_allclose(many(observations), [act(0, 100.0), act(1, 2000.0)], atol=1e-6)
         assert not np.allclose(act(1, 100.0), act(1, 2000.0), atol=1e-4)
+
+
+def test_default_target_may_be_auto_and_must_be_a_number(trained: TrainedAgent, tmp_path: Path) -> None:
+    export_onnx(trained, tmp_path / "auto.onnx", "auto")
+    assert Policy.load(tmp_path / "auto.onnx").default_target == np.inf
+    for invalid in ("high", np.nan):
+        with pytest.raises(InputError, match="target_return"):
+            export_onnx(trained, tmp_path / "none.onnx", invalid)
 
 
 def test_targets_of_another_number_or_kind_are_refused(policy_path: Path, trained: TrainedAgent) -> None:
@@ -168,7 +176,7 @@ class Blocked:
         if root not in sys.stdlib_module_names and root not in ("decision_rnn", "lazy_loader", "numpy", "onnxruntime"):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Blocked())
-from decision_rnn.deploy import Policy
+from decision_rnn.deploy import Policy, export_onnx
 import numpy
 policy = Policy.load({str(policy_path)!r})
 policy.reset(target_return=1000)
