@@ -20,7 +20,7 @@ from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.agent.network import RESOLUTION
 from decision_rnn.backbones import State
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import as_dataset, open_dataset
+from decision_rnn.data.dataset import as_dataset, is_ready, open_dataset
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
@@ -173,7 +173,7 @@ def held_out_score(
 
 def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) -> HeldOutScore:
     """`held_out_score` on the dataset `name`, of whose episodes a run takes the same `top_fraction` as of its own, with
-    references if its own dataset is available and unchanged; `plot` is the file of a figure.
+    references if its own dataset is there and unchanged; `plot` is the file of a figure.
 
     Raises:
         InputError: If the dataset is not available, or of another task, or the figure cannot be written.
@@ -183,6 +183,8 @@ def score_run(trained: TrainedAgent, name: Any, plot: Path | str | None = None) 
         check_destination(figure)
     episodes = top_episodes(as_dataset(name, partial=config.partial).store, config.top_fraction)
     try:
+        if not is_ready(config.dataset):
+            raise InputError(f"{config.dataset} is not on this machine; `decision-rnn data info` makes it")
         store = open_dataset(config.dataset, config.path, config.partial).store
         if store.fingerprint != trained.provenance.fingerprint:
             raise InputError(f"{config.dataset} has other contents than in training")

@@ -17,6 +17,7 @@ from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.cli.main import main
 from decision_rnn.config import from_dict
 from decision_rnn.data.limits import return_to_go_limits
+from decision_rnn.data.sources.standin import StandinSource
 from decision_rnn.environments.episode import Episode
 from decision_rnn.evaluation import held_out
 from decision_rnn.evaluation.actor import EnvironmentActor
@@ -303,6 +304,20 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
     unscored = train("local/mine", SMALL, output=folders / "unscored", **keys)
     with pytest.raises(InputError, match=r"local/mine.*--validation"):
         unscored.evaluate()
+
+
+def test_references_are_no_reason_to_make_a_dataset(
+    store: EpisodeStore,
+    pendulum: Any,
+    folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(StandinSource, "open", lambda *_: pytest.fail("a million steps are collected"))
+    write_store("local/held-out", list(store), "Hopper-v5")
+    score = score_run(make(store, pendulum, dataset="standin/hopper-medium"), "local/held-out")
+    assert list(score.errors) == ["agent"]
+    assert "no references: standin/hopper-medium" in capsys.readouterr().err
 
 
 def test_columns_in_another_order_are_refused(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
