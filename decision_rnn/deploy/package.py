@@ -81,7 +81,7 @@ def write_package(
     write_agent(folder, trained, half=shipped)
     results = [replace(result, config=result.config.portable) for result in results]
     for i, result in enumerate(results):
-        if result.held_out is not None:
+        if result.held_out is not None and Path(result.held_out.dataset).is_absolute():
             held_out = replace(result.held_out, dataset=Path(result.held_out.dataset).name)
             results[i] = replace(result, held_out=held_out)
         write_result(folder, results[i])

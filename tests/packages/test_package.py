@@ -80,7 +80,8 @@ def test_package_has_the_held_out_score_of_its_step(run: Path, tmp_path: Path) -
         variance=(1.0,),
         errors={"agent": ((0.25,), (0.75,))},
     )
-    earlier = replace(held_out, fingerprint="e" * 64, errors={"agent": ((0.5,), (0.75,))})
+    errors = {"agent": ((0.5,), (0.75,))}
+    earlier = replace(held_out, dataset="local/held-out", fingerprint="e" * 64, errors=errors)
     for written_at, each in ((2, held_out), (1, earlier)):
         os.utime(write_result(run, replace(result, targets=(), held_out=each)), (written_at, written_at))
     folder, left_out = package(run, tmp_path / "packaged")
@@ -88,7 +89,8 @@ def test_package_has_the_held_out_score_of_its_step(run: Path, tmp_path: Path) -
     card = (folder / "README.md").read_text()
     scores = [read_result(path).held_out for path in packaged]
     assert len(scores) == 2
-    assert replace(held_out, dataset="held-out") in scores
+    assert replace(held_out, dataset="held-out") in scores  # a path
+    assert earlier in scores
     assert "0.500" in card  # of the newer one
     assert "0.375" not in card
     assert "Not evaluated" not in card
