@@ -176,7 +176,7 @@ class Blocked:
         if root not in sys.stdlib_module_names and root not in ("decision_rnn", "lazy_loader", "numpy", "onnxruntime"):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Blocked())
-from decision_rnn.deploy import Policy, export_onnx
+from decision_rnn.deploy import Policy
 import numpy
 policy = Policy.load({str(policy_path)!r})
 policy.reset(target_return=1000)
