@@ -12,7 +12,7 @@ from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.evaluation.actor import actor_of
-from decision_rnn.evaluation.evaluate import action_cost, measured_at
+from decision_rnn.evaluation.evaluate import measured_at, state_bytes
 from decision_rnn.evaluation.held_out import AGENT, held_out_score
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import final_step
@@ -57,6 +57,6 @@ class HeldOutErrors:
             return None
         return {
             "held_out": tuple(score.episode_errors().tolist()),
-            "state_bytes": action_cost(actor_of(trained, config.evaluation), trained.agent.observation_dim)[1],
+            "state_bytes": state_bytes(actor_of(trained, config.evaluation)),
             **measured_at(trained),
         }

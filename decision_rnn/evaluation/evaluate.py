@@ -176,7 +176,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     cost: tuple[float | None, int | None] = None, None
     actor = actor_of(policy, settings)
     if isinstance(policy, TrainedAgent):
-        cost = action_cost(actor, policy.agent.observation_dim)
+        cost = action_microseconds(actor), state_bytes(actor)
     dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
@@ -257,16 +257,22 @@ def _target_result(
     )
 
 
-def action_cost(actor: ActingLoop[ActingState], observation_dim: int) -> tuple[float, int]:
-    """Median microseconds of one step in one environment, on one thread, and the bytes of state after the last."""
-    inputs = np.zeros((1, observation_dim), np.float32), np.zeros(1, np.float32), np.zeros(1, bool), np.ones(1, "f4")
+def action_microseconds(actor: ActingLoop[ActingState]) -> float:
+    """Median microseconds of one step in one environment, on one thread."""
+    observation = np.zeros((1, actor.observation_layout.size), np.float32)
+    inputs = observation, np.zeros(1, np.float32), np.zeros(1, bool), np.ones(1, np.float32)
     state, times = actor.initial_state(1), []
     with one_thread():
         for _ in range(TIMED_ACTIONS):
             begun = time.perf_counter()
             _, state = actor.step(*inputs, state)
             times.append(time.perf_counter() - begun)
-    return round(float(np.median(times)) * 1e6, 1), sum(part.numel() * part.element_size() for part in state.flatten())
+    return round(float(np.median(times)) * 1e6, 1)
+
+
+def state_bytes(actor: ActingLoop[ActingState]) -> int:
+    """The size of the state of one environment, which is the same at every step."""
+    return sum(part.numel() * part.element_size() for part in actor.initial_state(1).flatten())
 
 
 def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
