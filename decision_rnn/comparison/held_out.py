@@ -13,7 +13,7 @@ from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import measured_at, state_bytes
-from decision_rnn.evaluation.held_out import AGENT, held_out_score
+from decision_rnn.evaluation.held_out import held_out_score, reference_actions, score_predictions
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import final_step
 from decision_rnn.training.prepare import make_agent, open_validation, select_episodes
@@ -36,10 +36,11 @@ class HeldOutErrors:
             raise InputError(f"validation {config.validation} holds the episodes that are trained on. Name others.")
         with torch.random.fork_rng():
             untrained = TrainedAgent(make_agent(config, training, 1.0), config, dataset.spec, 0, 0.0)
-        score = held_out_score(untrained, self.episodes, training)
+        predictions = reference_actions(untrained, self.episodes, training)
+        score = score_predictions(untrained, self.episodes, predictions)
         if not any(score.variance):
             raise InputError(f"the actions of validation {config.validation} never change. Name other episodes.")
-        references = {name: tuple(score.episode_errors(name).tolist()) for name in score.errors if name != AGENT}
+        references = {name: tuple(score.episode_errors(name).tolist()) for name in score.errors}
         described = str(config.validation), self.episodes.fingerprint, score.measure, score.steps
         self.record = HeldOut(*described, references)
 

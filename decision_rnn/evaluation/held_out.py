@@ -146,6 +146,14 @@ def held_out_score(
         raise InputError(f"the actions that the agent predicts for {episodes.name or episodes.path} are not finite.")
     if references and data is not None:
         predictions |= reference_actions(trained, episodes, data)
+    return score_predictions(trained, episodes, predictions)
+
+
+def score_predictions(
+    trained: TrainedAgent, episodes: EpisodeStore, predictions: dict[str, np.ndarray]
+) -> HeldOutScore:
+    """The score of predicted actions (steps, A), by predictor; of the agent only its spaces matter."""
+    agent = trained.agent
     continuous, recorded = isinstance(agent.action_space, Box), episodes.actions
     errors = {}
     for predictor, actions in predictions.items():
