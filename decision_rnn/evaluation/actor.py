@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
@@ -16,7 +17,9 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.acting import ActingLoop
 from decision_rnn.evaluation.targets import check_target, default_return
-from decision_rnn.runs.checkpoint import TrainedAgent
+from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.runs.folder import run_of
+from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import convert, plain
 
@@ -194,6 +197,21 @@ class EvaluatedPolicy:
     seconds: float
     parameters: int
     backbone_parameters: int
+
+
+def find_policy(agent: Any) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
+    """The agent that a run, a name or itself stands for, and the folder of its run, if it is named; or an exported
+    policy. InputError if it is none."""
+    if isinstance(agent, str | Path):
+        if Path(agent).suffix == ".onnx":
+            raise InputError(f"{agent} is an exported policy. Pass decision_rnn.deploy.load_policy({str(agent)!r}).")
+        path = find_agent(agent)
+        return load_agent(path), run_of(path)
+    if isinstance(agent, TrainedAgent | EvaluatedPolicy):
+        return agent, None
+    if isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module
+        return agent.agent, agent.folder
+    raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
 
 
 def actor_of(trained: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig) -> ActingLoop[Any]:

@@ -17,7 +17,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.evaluation.acting import ActingLoop
-from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings
+from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings, find_policy
 from decision_rnn.evaluation.held_out import score_run
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import (
@@ -31,9 +31,8 @@ from decision_rnn.evaluation.results import (
 )
 from decision_rnn.evaluation.rollout import one_thread, rollout
 from decision_rnn.evaluation.targets import check_target, evaluated_returns
-from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.folder import run_of, write_scores
-from decision_rnn.runs.hub import find_agent
+from decision_rnn.runs.checkpoint import TrainedAgent
+from decision_rnn.runs.folder import write_scores
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
@@ -104,18 +103,7 @@ def evaluate(
     """
     import_plugins(plugins)
     processes = convert(processes, PositiveInt | None, "processes")
-    policy: TrainedAgent | EvaluatedPolicy
-    if isinstance(agent, str | Path):
-        if Path(agent).suffix == ".onnx":
-            raise InputError(f"{agent} is an exported policy. Pass decision_rnn.deploy.load_policy({str(agent)!r}).")
-        path = find_agent(agent)
-        policy, folder = load_agent(path), run_of(path)
-    elif isinstance(agent, TrainedAgent | EvaluatedPolicy):
-        policy, folder = agent, None
-    elif isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module
-        policy, folder = agent.agent, agent.folder
-    else:
-        raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
+    policy, folder = find_policy(agent)
     if condition:
         if isinstance(policy, EvaluatedPolicy):
             raise InputError(

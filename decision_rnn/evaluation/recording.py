@@ -16,8 +16,8 @@ from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, play, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
 from decision_rnn.evaluation.acting import ActingLoop
-from decision_rnn.evaluation.actor import EnvironmentActor, EvaluatedPolicy
-from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.evaluation.actor import EnvironmentActor, find_policy
+from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
 from decision_rnn.utils.messages import counted, quiet, warn
@@ -142,13 +142,11 @@ def _until_error(
 
 def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: int) -> Act:
     """The policy as a function of observation, previous reward and whether an episode begins."""
-    if isinstance(policy, str | Path) and policy != "random":
-        policy = load_agent(policy)
-    elif isinstance(getattr(policy, "agent", None), TrainedAgent):  # a run
-        policy = policy.agent
-    if isinstance(policy, TrainedAgent):
-        return EnvironmentActor(policy, target_return, env=environment)
-    policy = policy.actor if isinstance(policy, EvaluatedPolicy) else policy
+    if policy != "random" and not callable(policy):
+        agent, _ = find_policy(policy)
+        if isinstance(agent, TrainedAgent):
+            return EnvironmentActor(agent, target_return, env=environment)
+        policy = agent.actor
     if isinstance(policy, ActingLoop):
         if target_return is not None:
             policy.reset(target_return)
