@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.acting import ActingLoop
@@ -107,12 +106,6 @@ class EnvironmentActor(ActingLoop[ActingState]):
         if target_return is not None:
             check_target(config)
             self.reset(target_return)
-
-    @property
-    def return_to_go(self) -> np.ndarray | None:
-        """(num_envs,), the return-to-go that the agent saw at the last step; None before, or of another condition."""
-        values = self.condition_values if isinstance(self._agent.condition, ReturnToGo) else None
-        return None if values is None else values[:, 0].numpy()
 
     @torch.inference_mode()
     def initial_state(self, environments: int) -> ActingState:

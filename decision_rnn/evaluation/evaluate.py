@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from decision_rnn.agent import ActingState
+from decision_rnn.agent.conditions.return_to_go import ReturnToGo
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.logs import listed
 from decision_rnn.data.spec import DatasetSpec
@@ -184,7 +186,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
         config=config,
         dataset=dataset,
         protocol=protocol,
-        targets=tuple(_target_result(config, dataset, protocol, target, episodes) for target, episodes in targets),
+        targets=tuple(_target_result(policy, dataset, protocol, target, episodes) for target, episodes in targets),
         remarks=_remarks(played),
         evaluation_seconds=round(seconds, 2),
         action_microseconds=cost[0],
@@ -218,7 +220,11 @@ def _remarks(played: np.ndarray) -> tuple[str, ...]:
 
 
 def _target_result(
-    config: RunConfig, dataset: DatasetSpec, protocol: Protocol, target: float | None, episodes: np.ndarray
+    policy: TrainedAgent | EvaluatedPolicy,
+    dataset: DatasetSpec,
+    protocol: Protocol,
+    target: float | None,
+    episodes: np.ndarray,
 ) -> TargetResult:
     returns, lengths = episodes["return"], episodes["length"]
     scores = dataset.normalised(returns)
@@ -226,16 +232,15 @@ def _target_result(
     decimals = max(3, math.ceil(5 - math.log10(abs(dataset.reference_max - dataset.reference_min))))
     tasks = dataset.tasks if protocol.environment_id is None and len(scores) >= dataset.tasks else 1
     task_of = (protocol.seed + np.arange(len(scores))) % tasks
-    known = not np.isnan(episodes["return_to_go"]).any()
     return TargetResult(
         target_return=target,
-        in_range=dataset.contains(target) if config.takes_return else None,
+        in_range=dataset.contains(target) if policy.config.takes_return else None,
         return_mean=float(returns.mean()),
         return_sd=float(returns.std()),
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
         length_mean=float(lengths.mean()),
-        initial_return_to_go=float(episodes["return_to_go"].mean()) if known else None,
+        initial_return_to_go=initial_return_to_go(policy, target),
         task_scores=tuple(float(scores[task_of == task].mean()) for task in range(tasks)) if tasks > 1 else (),
         returns=tuple(round(float(value), decimals) for value in returns),
         metrics={
@@ -243,6 +248,16 @@ def _target_result(
             for name, values in ((name, episodes[name]) for name in protocol.metrics)
         },
     )
+
+
+def initial_return_to_go(policy: TrainedAgent | EvaluatedPolicy, target: float | None) -> float | None:
+    """The return-to-go, with its limit, that an agent sees at an episode's first step; None if it sees none, and for
+    exported policies."""
+    condition = policy.agent.condition if isinstance(policy, TrainedAgent) else None
+    if target is None or not isinstance(condition, ReturnToGo):
+        return None
+    first = torch.zeros(1, dtype=torch.int64, device=condition.scale.device)
+    return float(condition.limit(torch.tensor([[target]]).to(condition.scale), first, None))
 
 
 def action_microseconds(actor: ActingLoop[ActingState]) -> float:

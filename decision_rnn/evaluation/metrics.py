@@ -34,7 +34,7 @@ class Metric(ABC):
 
 
 RESERVED = {
-    *("return", "length", "cut", "return_to_go"),
+    *("return", "length", "cut"),
     *("dataset", "variant", "control", "target_return", "roles", "in_range", "seeds", "failed", "score", "low", "high"),
     *("spread", "reference", "difference", "difference_low", "difference_high", "p_value", "significant", "equivalent"),
     "cost",

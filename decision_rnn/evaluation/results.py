@@ -92,8 +92,8 @@ class TargetResult:
         in_range: Whether the target return is inside the data's range; None without one.
         returns: Undiscounted return of every episode, rounded to three decimals, more if the reference scores are close
             together.
-        initial_return_to_go: Mean return-to-go that the agent saw at the first step of an episode; None if it sees
-            none, and for exported policies.
+        initial_return_to_go: The return-to-go that the agent saw at the first step of an episode; None if it sees none,
+            and for exported policies.
         task_scores: Mean normalised score of the episodes of each task, where the environment has several in turn
             (`DatasetSpec.tasks`) and all were played.
     """
@@ -129,7 +129,7 @@ class TargetResult:
             )
         limit, target = self.initial_return_to_go, self.target_return
         if limit is not None and target is not None and not math.isclose(limit, target, rel_tol=ROUNDING):
-            yield f"{self.name}: return-to-go limited to {limit:,.4g} at first, on average"
+            yield f"{self.name}: return-to-go limited to {limit:,.4g} at first"
 
 
 @dataclass(frozen=True, kw_only=True)

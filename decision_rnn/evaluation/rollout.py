@@ -27,7 +27,6 @@ EPISODE = (
     ("return", np.float64),  # undiscounted sum of rewards
     ("length", np.int64),  # steps
     ("cut", np.bool_),  # whether it was still going on after the largest number of steps
-    ("return_to_go", np.float64),  # what the agent saw at the first step; NaN if it saw none
 )
 """The fields of an episode that was played; those of its metrics follow."""
 
@@ -143,16 +142,12 @@ def score_group(
     seed is also that of torch's generator."""
     target, seeds = group
     played, measured = np.zeros(len(seeds), fields), [[metric() for metric in metrics] for _ in seeds]
-    played["return_to_go"] = np.nan
     with closing(make_group(environment_id, len(seeds))) as environments, torch.random.fork_rng(devices=[]):
         observations, environment = environments.reset(seeds), environments.environment
         policy = GroupPolicy(actor, environment, [target] * len(seeds))
         torch.default_generator.manual_seed(seeds[0])
         for step in play_together(environments, observations, policy, step_limit(environment, *limits)):
             episodes = played[step.rows]
-            value = getattr(actor, "return_to_go", None)  # which exported policies do not tell
-            if value is not None:
-                episodes["return_to_go"] = np.where(episodes["length"] == 0, value, episodes["return_to_go"])
             episodes["return"] += step.rewards
             episodes["length"] += 1
             episodes["cut"] = step.cut & ~step.over

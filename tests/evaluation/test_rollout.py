@@ -19,8 +19,8 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.environments import playing
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.spaces import described_spaces
-from decision_rnn.evaluation.actor import actor_of, prepare_to_act
-from decision_rnn.evaluation.evaluate import evaluation_environment
+from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.evaluate import evaluation_environment, initial_return_to_go
 from decision_rnn.evaluation.rollout import rollout
 from decision_rnn.evaluation.video import moments
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -171,9 +171,10 @@ def test_episodes_that_do_not_end_are_cut(
 def test_return_to_go_at_the_first_step(pendulum: Make) -> None:
     """Every agent of this fixture with a quantile sees at most -150; rewards are negative."""
     trained = pendulum(rtg_quantile=0.9)
-    limited, free = rollout(actor_of(trained, trained.config.evaluation), "Pendulum-v1", [-100.0, -400.0], 2, 0)
-    assert limited["return_to_go"].tolist() == [-150.0] * 2
-    assert free["return_to_go"].tolist() == [-400.0] * 2
+    for target, seen in ((-100.0, -150.0), (-400.0, -400.0)):
+        actor = EnvironmentActor(trained, target)
+        actor(np.zeros(3))
+        assert initial_return_to_go(trained, target) == actor.condition_values.item() == seen
 
 
 def test_time_to_goal_is_no_return_to_go(pendulum: Make) -> None:
@@ -182,8 +183,7 @@ def test_time_to_goal_is_no_return_to_go(pendulum: Make) -> None:
     config = replace(trained.config, condition=condition, training=relabeled)
     spec = agent_spec(torch.zeros(3), torch.ones(3), gymnasium.spaces.Box(-2.0, 2.0, (1,)))
     trained = replace(trained, agent=DecisionAgent(config.agent, config.backbone, spec, condition), config=config)
-    played = rollout(actor_of(trained, config.evaluation), "Pendulum-v1", [0.0], 1, 0, limits=(3, None))
-    assert np.isnan(played["return_to_go"]).all()
+    assert initial_return_to_go(trained, 0.0) is None
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
