@@ -113,7 +113,8 @@ def write_page(
 
 
 def fetch(runtime: dict[str, Any]) -> Path:
-    """The tarball of a runtime, downloaded unless it is in the cache; InputError if that fails or it is another."""
+    """The tarball of a runtime, downloaded unless it is in the cache; InputError if the download fails or its checksum
+    differs."""
     file = "{}-{version}.tgz".format(runtime["name"].rpartition("/")[2], **runtime)
     registry = os.environ.get("npm_config_registry", "https://registry.npmjs.org").rstrip("/")  # noqa: SIM112 - as npm
     checksum = f"sha512:{base64.b64decode(runtime['integrity'].removeprefix('sha512-')).hex()}"

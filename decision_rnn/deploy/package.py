@@ -86,15 +86,12 @@ def write_package(
             results[i] = replace(result, held_out=held_out)
         write_result(folder, results[i])
     target, seed = default_return(trained.config, trained.provenance), trained.config.evaluation.seed
-    writers: dict[str, Callable[[Path], object]] = {
-        ONNX: lambda path: export_onnx(trained, path),
-        CLIP: lambda path: film(trained, path, target, 1, seed, SECONDS),
-        BROWSER: lambda path: write_page(path, [Subject(name, trained, folder)]),
-    }
-    if shipped:
-        del writers[ONNX]
-    if not browser:
-        del writers[BROWSER]
+    writers: dict[str, Callable[[Path], object]] = {}
+    if not shipped:
+        writers[ONNX] = lambda path: export_onnx(trained, path)
+    writers[CLIP] = lambda path: film(trained, path, target, 1, seed, SECONDS)
+    if browser:
+        writers[BROWSER] = lambda path: write_page(path, [Subject(name, trained, folder)])
     missing = [] if results else ["scores are left out: evaluate the run first"]
     for file, write in writers.items():
         try:

@@ -38,7 +38,7 @@ class Policy(ActingLoop[State]):
         source: Where they come from, for messages.
         options: `env`, the environment to act in, for its number of environments and how they are reset; without one,
             the first call after a reset determines the number; and `warn_outside`, to warn of entries of observations
-            that are more standard deviations than this from their mean in the training data, once of each.
+            that are more standard deviations than this from their mean in the training data, once per entry.
 
     Attributes:
         metadata: Its environment, spaces, layout of the state, training and versions.
@@ -69,7 +69,7 @@ class Policy(ActingLoop[State]):
             self._session = _session(data)
             entries = self._session.get_modelmeta().custom_metadata_map
             if entries.get(FORMAT_KEY) != FORMAT:
-                raise ValueError("it was exported by something else than this version of decision-rnn")
+                raise ValueError("it was not exported by this version of decision-rnn")
             self.metadata = json.loads(entries[POLICY_KEY])
             self._inputs = [node.name for node in self._session.get_inputs()]
             self._outputs = [node.name for node in self._session.get_outputs()]
@@ -95,10 +95,6 @@ class Policy(ActingLoop[State]):
     def __reduce__(self) -> tuple[Any, ...]:
         kept = ("num_envs", "_mode", "_target_return", "warn_outside", "_limits")
         return Policy, (self._data, self._source), {name: getattr(self, name) for name in kept}
-
-    def __repr__(self) -> str:
-        sizes = self.observation_layout.size, self.action_layout.size
-        return "Policy({!r}, observations ({},), actions ({},))".format(self._source, *sizes)
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step, in the file's order; each (environments, ...). It is ignored

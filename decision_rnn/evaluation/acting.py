@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 from decision_rnn.environments.layouts import Layout, numbered
 from decision_rnn.utils.errors import InputError, did_you_mean
 
-MODES = ("NextStep", "SameStep", "Disabled")
-"""How a vector environment resets its environments: the values of Gymnasium's `AutoresetMode`."""
 State = TypeVar("State")
 """The state of environments, batch first, as the subclass represents it."""
 
@@ -236,7 +234,7 @@ class ActingLoop(ABC, Generic[State]):
 
 
 def _for_each(values: Any, count: int, name: str, dtype: type) -> np.ndarray:
-    """Values (count,) of one or of as many, also in a column; InputError, with their name, if there are others."""
+    """Broadcast one value, or `count` values in a row or column, to (count,); InputError for another number."""
     try:
         return np.broadcast_to(np.asarray(values, dtype).ravel(), (count,))
     except (TypeError, ValueError):
@@ -244,10 +242,11 @@ def _for_each(values: Any, count: int, name: str, dtype: type) -> np.ndarray:
 
 
 def autoreset_mode(env: Any) -> str:
-    """How a vector environment declares that it resets, one of `MODES`; InputError if it does not."""
+    """How a vector environment declares that it resets, a value of Gymnasium's `AutoresetMode`; InputError if it does
+    not."""
     for each in (env, getattr(env, "unwrapped", None)):
         mode = (getattr(each, "metadata", None) or {}).get("autoreset_mode")
-        if (text := str(getattr(mode, "value", mode))) in MODES:
+        if (text := str(getattr(mode, "value", mode))) in ("NextStep", "SameStep", "Disabled"):
             return text
     raise InputError(
         f"{type(env).__name__} does not declare how it resets its environments. Set its metadata['autoreset_mode'] to "

@@ -46,7 +46,7 @@ class EnvironmentActor(ActingLoop[ActingState]):
         inference: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
         window: Steps in that window, if `inference` is `window`; the run's setting if left out.
         warn_outside: Warn of entries of observations that are more standard deviations than this from their mean in the
-            training data, once of each; no warnings if left out.
+            training data, once per entry; no warnings if left out.
 
     Attributes:
         observation_names: The names of the entries of an observation; empty if the data have none. Then observations

@@ -305,7 +305,8 @@ def step_limits(settings: EvaluationConfig, data: DatasetSpec) -> tuple[int | No
 
 
 def summarise_data(data: DatasetSpec, config: RunConfig) -> DatasetSpec:
-    """The data of a run as its result reports them: what hides a part of them limits what scores may be compared."""
+    """The dataset as a result reports it: `comparable` says which scores these may be compared with, given mask,
+    environment and dropped episodes."""
     comparable, mask = data.comparable, config.observation.mask
     if mask != "none":
         comparable = f"the agent sees no {mask}: compare only with agents that see none either"

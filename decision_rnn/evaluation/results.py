@@ -285,8 +285,8 @@ def results_of(run: Path, config: RunConfig, data: DatasetSpec, step: int) -> It
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
     configuration in which the option has its default.
     """
-    paths = sorted((run / "results").glob(f"step-{step}-*.json"))
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+    paths = (run / "results").glob(f"step-{step}-*.json")
+    for path in sorted(paths, key=lambda path: (-path.stat().st_mtime_ns, path)):
         try:
             result = read_result(path)
         except InputError as error:
