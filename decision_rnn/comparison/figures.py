@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from decision_rnn.comparison.record import ComparedDataset, Record
-from decision_rnn.comparison.summary import measures, overall
+from decision_rnn.comparison.summary import compared_scores, overall
 from decision_rnn.comparison.tables import ALL
 from decision_rnn.utils.parsing import AUTO
 
@@ -43,13 +43,13 @@ def render(draw: Callable[[Axes], object], height: float) -> str:
 
 
 def scores(record: Record, dataset: ComparedDataset | None) -> str:
-    """The main measure of every variant on a dataset, or, if None, over all of them, empty if they share none: means
+    """The main score of every variant on a dataset, or, if None, over all of them, empty if they share none: means
     with interval or range, and dots for the seeds; those of controls are hollow."""
     seeds, failed = dict[str, list[float]](), record.failures(dataset.data.name if dataset else None)
     if dataset is not None:
-        measure = measures(record, dataset)[0]
-        seeds, means = measure.values, {label: measure.means[label] for label in measure.values}
-        what = f"normalised score, {measure.title}" if dataset.targets else measure.title
+        compared = compared_scores(record, dataset)[0]
+        seeds, means = compared.values, {label: compared.means[label] for label in compared.values}
+        what = f"normalised score, {compared.title}" if dataset.targets else compared.title
     elif summary := overall(record):
         means, what = summary.aggregates, "normalised score, interquartile mean"
     else:

@@ -21,7 +21,7 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 
 
-class HeldOutErrors:
+class HeldOutEvaluator:
     """Measures trained agents on the same held-out episodes, those of the `validation` of the first variant.
 
     `record` has these episodes, and the errors of the references, fitted on the training data of the first variant.

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from decision_rnn.agent import AgentSpec, DecisionAgent
 from decision_rnn.comparison.executors import Task
-from decision_rnn.comparison.held_out import HeldOutErrors
+from decision_rnn.comparison.held_out import HeldOutEvaluator
 from decision_rnn.comparison.record import ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import CHOICES, RunConfig
@@ -55,7 +55,7 @@ class PlannedTrial:
     run: str
     data: DatasetSpec
     comparable: str
-    held_out: HeldOutErrors | None
+    held_out: HeldOutEvaluator | None
 
     def task(self) -> Task:
         """What an executor needs to train and evaluate the run, with its configuration written to a file."""
@@ -131,7 +131,7 @@ class Plan:
             trials.append(PlannedTrial(variant=label, config=config, run=run, comparable=comparable, **shared))
         return tuple(dataset for dataset, _ in compared.values()), tuple(trials)
 
-    def _compare_on(self, dataset: Dataset) -> tuple[ComparedDataset, HeldOutErrors | None]:
+    def _compare_on(self, dataset: Dataset) -> tuple[ComparedDataset, HeldOutEvaluator | None]:
         """A dataset with its targets, none if nothing is played, and what measures agents on held-out episodes, if any;
         InputError if a variant cannot be trained on it."""
         name, store, first = dataset.name, dataset.store, self.variants[0].config
@@ -151,7 +151,7 @@ class Plan:
                 DecisionAgent(*options).check_acting(config.evaluation.actions, config.evaluation.inference)
             except InputError as error:
                 raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
-        held_out = HeldOutErrors(self.variants, dataset) if first.validation else None
+        held_out = HeldOutEvaluator(self.variants, dataset) if first.validation else None
         for warning in warn_of_shift(store, held_out.episodes) if held_out else ():
             warn(f"warning: {first.validation}: {warning}")
         data = summarise_data(dataset.spec, first)

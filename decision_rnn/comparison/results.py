@@ -96,7 +96,7 @@ def write_page(path: Path, output: Path | None = None) -> Path:
     pictures = {tables.ALL: [figures.scores(comparison, None)]}
     for dataset in comparison.datasets:
         pictures[dataset.data.name] = [draw(comparison, dataset) for draw in (figures.scores, figures.return_tracking)]
-    title = f"Comparison on {tables.listed(dataset.data.name for dataset in comparison.datasets)}"
+    title = f"Comparison on {tables.join_names(dataset.data.name for dataset in comparison.datasets)}"
     with new_file(output) as file:
         file.write_text(tables.render("page.html", comparison, title=title, pictures=pictures))
     return output

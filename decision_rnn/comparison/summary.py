@@ -23,7 +23,7 @@ NO_TARGET = Target(target_return=None, roles=("bc",), in_range=None)
 
 
 @dataclass(frozen=True)
-class Measure:
+class ComparedScore:
     """What variants are compared by on one dataset: the score at one target, or the one on held-out episodes, whose
     `target` is None. The dictionaries are by label of the variant.
 
@@ -46,7 +46,7 @@ class Measure:
     results: dict[str, list[TargetResult]] = field(default_factory=dict)
 
 
-def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
+def compared_scores(record: Record, dataset: ComparedDataset) -> list[ComparedScore]:
     """What the variants are compared by on a dataset; the first one is the main one.
 
     A score at a target inside the data's range should be near the target's, not as high as possible. Behaviour cloning,
@@ -64,7 +64,9 @@ def measures(record: Record, dataset: ComparedDataset) -> list[Measure]:
     return by_target + [_measure_scores(record, dataset, each, {each.target_return}) for each in inside] + held_out
 
 
-def _measure_scores(record: Record, dataset: ComparedDataset, target: Target, returns: set[float | None]) -> Measure:
+def _measure_scores(
+    record: Record, dataset: ComparedDataset, target: Target, returns: set[float | None]
+) -> ComparedScore:
     """The scores at one target, of the results with these target returns."""
     name, reference = dataset.data.name, record.variants[0].label
     failed, results = record.failures(name), dict[str, list[TargetResult]]()
@@ -85,10 +87,10 @@ def _measure_scores(record: Record, dataset: ComparedDataset, target: Target, re
         for label in (*values, *failed)
     }
     differences = _differences(record, values, failed, compare, record.margin)
-    return Measure(describe_target(target), target, ".1f", failed, values, means, differences, results)
+    return ComparedScore(describe_target(target), target, ".1f", failed, values, means, differences, results)
 
 
-def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Measure:
+def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> ComparedScore:
     """The scores on held-out episodes, with those of the references."""
     failed, steps, reference = record.failures(dataset), held_out.steps, record.variants[0].label
     errors = {label: np.array([run.held_out for run in runs]) for label, runs in record.runs(dataset).items()}
@@ -104,7 +106,7 @@ def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Measur
         return statistics.compare_errors(errors[label], errors[reference], steps)
 
     differences = _differences(record, values, failed, compare)
-    return Measure(f"held-out {held_out.measure}", None, ".3f", failed, values, means, differences)
+    return ComparedScore(f"held-out {held_out.measure}", None, ".3f", failed, values, means, differences)
 
 
 def _differences(
@@ -147,11 +149,11 @@ class Overall(NamedTuple):
 
 
 def overall(record: Record) -> Overall | None:
-    """Scores by the main measure over the datasets that all variants with results share; None below two. There are no
+    """The main scores over the datasets that all variants with results share; None below two. There are no
     intervals and tests where runs failed."""
-    main = {dataset.data.name: measures(record, dataset)[0] for dataset in record.datasets if dataset.targets}
-    labels = [label for label in record.names if any(label in measure.values for measure in main.values())]
-    shared = [name for name, measure in main.items() if measure.values.keys() >= {*labels}]
+    main = {dataset.data.name: compared_scores(record, dataset)[0] for dataset in record.datasets if dataset.targets}
+    labels = [label for label in record.names if any(label in compared.values for compared in main.values())]
+    shared = [name for name, compared in main.items() if compared.values.keys() >= {*labels}]
     if not labels or len(shared) < 2:
         return None
     scores = {label: {name: main[name].values[label] for name in shared} for label in labels}
@@ -187,18 +189,18 @@ def rows(record: Record) -> list[dict[str, Any]]:
     """A row for every variant at every target of every dataset, see `Comparison.table`."""
     table, controls = [], {variant.label: variant.control for variant in record.variants}
     for dataset in record.datasets:
-        for number, measure in enumerate(measures(record, dataset)):
-            for label, mean in measure.means.items():
-                difference, results = measure.differences.get(label), measure.results.get(label, [])
+        for number, compared in enumerate(compared_scores(record, dataset)):
+            for label, mean in compared.means.items():
+                difference, results = compared.differences.get(label), compared.results.get(label, [])
                 without_target = any(result.target_return is None for result in results)
-                target = NO_TARGET if without_target else measure.target
+                target = NO_TARGET if without_target else compared.target
                 if target is NO_TARGET and number > 0:
                     continue
                 row: dict[str, Any] = {"dataset": dataset.data.name, "variant": label}
                 row["control"] = controls.get(label, True)
                 row |= {**asdict(target), "roles": "+".join(target.roles)} if target else {}
-                row |= {"seeds": len(measure.values.get(label, ())), "failed": measure.failed[label]}
-                row["score" if target else measure.title.replace(" ", "_").replace("-", "_")] = mean.value
+                row |= {"seeds": len(compared.values.get(label, ())), "failed": compared.failed[label]}
+                row["score" if target else compared.title.replace(" ", "_").replace("-", "_")] = mean.value
                 row |= {"low": mean.low, "high": mean.high, "spread": mean.spread}
                 names = "value", "low", "high", "p_value", "equivalence"
                 value, low, high, p, equivalence = (getattr(difference, name, None) for name in names)
@@ -208,7 +210,7 @@ def rows(record: Record) -> list[dict[str, Any]]:
                 row["equivalent"] = None if equivalence is None else equivalence < 1 - LEVEL
                 for name in results[0].metrics if results else ():
                     values = [result.metrics[name].mean for result in results]
-                    metric = summarise_seeds(values, complete=not measure.failed[label])
+                    metric = summarise_seeds(values, complete=not compared.failed[label])
                     row |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
                 table.append(row)
     return table

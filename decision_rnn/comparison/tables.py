@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
-from decision_rnn.comparison.summary import Measure, measures, overall, target_errors
+from decision_rnn.comparison.summary import ComparedScore, compared_scores, overall, target_errors
 from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     LEVEL,
@@ -49,7 +49,7 @@ def render(template: str, record: Record, **values: Any) -> str:
     """A report of a comparison from a template beside this file."""
     loader, escapes = PackageLoader("decision_rnn.comparison", "."), template.endswith(".html")
     environment = Environment(loader=loader, autoescape=escapes, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"counted": counted, "listed": listed}
+    environment.filters |= {"counted": counted, "join_names": join_names}
     environment.filters["base64"] = lambda text: b64encode(text.encode()).decode()
     environment.filters |= {"hardware": describe_hardware, "versions": describe_versions}
     environment.globals |= {"sections": sections, "method": lambda: render("method.txt", record).split("\n\n")}
@@ -74,8 +74,8 @@ def sections(record: Record) -> list[Section]:
 
 def _over_datasets(record: Record) -> Section:
     names, failed, summary = record.names, record.failures(), overall(record)
-    main = {dataset.data.name: measures(record, dataset)[0] for dataset in record.datasets}
-    scores = _tables(record, {"score": {name: _cells(measure) for name, measure in main.items()}})
+    main = {dataset.data.name: compared_scores(record, dataset)[0] for dataset in record.datasets}
+    scores = _tables(record, {"score": {name: _cells(compared) for name, compared in main.items()}})
     if summary is None:
         return Section(ALL, "Fewer than two datasets have returns of every variant.", scores, [])
     if len(main) > len(names):  # a page is longer than wide
@@ -93,7 +93,7 @@ def _over_datasets(record: Record) -> Section:
     finding = f"{names[best]} has the highest interquartile mean over {len(summary.scores[best])} datasets"
     left_out = [name for name in main if name not in summary.scores[best]]
     left_out += [names[label] for label in names if label not in means]
-    notes = [f"Left out for lack of results: {listed(left_out)}."] if left_out else []
+    notes = [f"Left out for lack of results: {join_names(left_out)}."] if left_out else []
     compared = _describe_differences(record, differences, " in mean score")
     tables = [*_tables(record, {"over datasets": columns}), *scores]
     return Section(ALL, f"{finding}: {means[best]}. {compared}", tables, notes)
@@ -103,7 +103,7 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     names, runs, notes = record.names, record.runs(dataset.data.name), _notes(record, dataset)
     if not runs:
         return Section(dataset.data.name, "No run has a result.", [], notes)
-    main, *further = measures(record, dataset)
+    main, *further = compared_scores(record, dataset)
     tabulated = [main, *(each for each in further if not each.target or each.target.roles != ("spread",))]
     differences, cells = main.differences, _cells(main)
 
@@ -112,17 +112,17 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
     scores[main.title] = cells
     if tested(differences):
         scores[f"difference from {record.variants[0].name}"] = _verdicts(record, differences, f"+{main.digits}")
-    scores |= {measure.title: _cells(measure) for measure in tabulated}
+    scores |= {compared.title: _cells(compared) for compared in tabulated}
     for label, errors in target_errors(record, dataset).items():
         scores["target-return error, %"][label] = format_seeds(errors, main.failed[label])
     for label, results in main.results.items():
         for task, values in enumerate(zip(*(result.task_scores for result in results), strict=True), 1):
             tables[f"score by task, {main.title}"][f"task {task}"][label] = format_seeds(values, main.failed[label])
-    for measure in tabulated:
-        for label, results in measure.results.items():
+    for compared in tabulated:
+        for label, results in compared.results.items():
             for name in results[0].metrics:
                 metric = [result.metrics[name].mean for result in results]
-                tables[name][measure.title][label] = format_seeds(metric, main.failed[label], ".4g")
+                tables[name][compared.title][label] = format_seeds(metric, main.failed[label], ".4g")
     costs = tables["cost"]
     for label, trials in runs.items():
         costs["parameters"][label] = f"{trials[0].parameters:,}"
@@ -160,7 +160,7 @@ def _describe_differences(record: Record, differences: Mapping[str, Estimate], b
     names: dict[str, list[str]] = defaultdict(list)
     for label, difference in differences.items():
         names[verdict(difference, record.margin)].append(record.names[label])
-    text = "; ".join(f"{kind}: {listed(variants)}" for kind, variants in names.items())
+    text = "; ".join(f"{kind}: {join_names(variants)}" for kind, variants in names.items())
     return f"Compared with {record.variants[0].name}{by}, {text}." if text else ""
 
 
@@ -169,10 +169,10 @@ def _verdicts(record: Record, differences: Mapping[str, Estimate], digits: str, 
     return {label: f"{_interval(each, digits)}, {verdict(each, margin, equal)}" for label, each in differences.items()}
 
 
-def _cells(measure: Measure) -> dict[str, str]:
+def _cells(compared: ComparedScore) -> dict[str, str]:
     return {
-        label: format_estimate(mean, measure.values.get(label, []), measure.digits, measure.failed[label])
-        for label, mean in measure.means.items()
+        label: format_estimate(mean, compared.values.get(label, []), compared.digits, compared.failed[label])
+        for label, mean in compared.means.items()
     }
 
 
@@ -211,7 +211,7 @@ def _notes(record: Record, dataset: ComparedDataset) -> list[str]:
         for remark in (remark for run in trials for remark in run.remarks):
             concerned[remark][record.names[label]] = None
     for remark, variants in concerned.items():
-        notes.append(f"{listed(variants)}: {remark}" if len(variants) < len(runs) else remark)
+        notes.append(f"{join_names(variants)}: {remark}" if len(variants) < len(runs) else remark)
     return [*notes, *data.notes]
 
 
@@ -236,7 +236,7 @@ def _interval(estimate: Estimate, digits: str) -> str:
     return f"{estimate.value:{digits}}{interval}"
 
 
-def listed(names: Iterable[object]) -> str:
+def join_names(names: Iterable[object]) -> str:
     """`a, b and c`."""
     *most, last = [*map(str, names)] or [""]
     return f"{', '.join(most)} and {last}" if most else last

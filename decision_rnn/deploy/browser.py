@@ -27,7 +27,7 @@ from decision_rnn.data.cache import cache_root
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.environments.playing import step_limit, time_limit
 from decision_rnn.environments.registry import make_environment
-from decision_rnn.evaluation.actor import EvaluatedPolicy
+from decision_rnn.evaluation.actor import ExportedPolicy
 from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.download import download
@@ -47,7 +47,7 @@ class Subject(NamedTuple):
     """An agent for the page: its name as the user gave it, and the agent, or an exported policy and its file."""
 
     name: str
-    trained: TrainedAgent | EvaluatedPolicy
+    trained: TrainedAgent | ExportedPolicy
     file: Path
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from decision_rnn.config import from_dict
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.evaluation.actor import EvaluatedPolicy
+from decision_rnn.evaluation.actor import ExportedPolicy
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import importing, reading
 from decision_rnn.utils.parsing import read_record
 
 
-def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path]:
+def load_subject(name: str | Path) -> tuple[TrainedAgent | ExportedPolicy, Path]:
     """An agent and its folder, or an exported policy and its file."""
     if Path(name).suffix == ".onnx":
         return load_policy(name), Path(name)
@@ -20,7 +20,7 @@ def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path
     return load_agent(folder), folder
 
 
-def load_policy(path: str | Path) -> EvaluatedPolicy:
+def load_policy(path: str | Path) -> ExportedPolicy:
     """Load an exported policy for evaluation in place of the run that it was exported from.
 
     Raises:
@@ -36,4 +36,4 @@ def load_policy(path: str | Path) -> EvaluatedPolicy:
         numbers = [training[key] for key in ("step", "seconds", "parameters", "backbone_parameters")]
     # A policy can only carry its state and act greedily, however its agent was evaluated.
     settings = replace(config.evaluation, inference="recurrent", actions="greedy")
-    return EvaluatedPolicy(policy, replace(config, evaluation=settings), provenance, *numbers)
+    return ExportedPolicy(policy, replace(config, evaluation=settings), provenance, *numbers)

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 from decision_rnn.utils.errors import reading
 
 FORMAT, FORMAT_KEY, POLICY_KEY = "3", "decision_rnn_format", "decision_rnn"
@@ -24,7 +24,7 @@ FORMAT, FORMAT_KEY, POLICY_KEY = "3", "decision_rnn_format", "decision_rnn"
 State = list[np.ndarray]
 
 
-class Policy(ActingLoop[State]):
+class Policy(Actor[State]):
     """An exported policy, with the state of every environment that it acts in.
 
     For one environment, call `act(observation, reward)` with an observation (O,); for many with observations (num_envs,
@@ -104,7 +104,7 @@ class Policy(ActingLoop[State]):
     def step(
         self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target_return: np.ndarray, state: State
     ) -> tuple[np.ndarray, State]:
-        """What the file's graph computes, without the state that is kept between calls; see `ActingLoop.step`."""
+        """What the file's graph computes, without the state that is kept between calls; see `Actor.step`."""
         inputs = dict(zip(self._inputs, (observation, reward, reset, target_return, *state), strict=True))
         actions, *after = self._session.run(self._outputs, inputs)
         return actions, after
@@ -121,7 +121,7 @@ class Policy(ActingLoop[State]):
     def _begin(self, count: int) -> None:
         super()._begin(count)
         self._observations = np.zeros((count, self.observation_layout.size), "f4")
-        inputs: Any = (self._observations, self._reward, self._first, self._target)
+        inputs: Any = (self._observations, self._reward, self._is_first, self._target)
         self._actions = np.zeros((count, self.action_layout.size), "f4")
         self._next_state = [np.zeros_like(part) for part in self._state]
         self._bindings = []

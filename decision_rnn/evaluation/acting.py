@@ -19,7 +19,7 @@ State = TypeVar("State")
 """The state of environments, batch first, as the subclass represents it."""
 
 
-class ActingLoop(ABC, Generic[State]):
+class Actor(ABC, Generic[State]):
     """Acts in one environment or many, and keeps their state between calls.
 
     `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`, `limited`,
@@ -56,7 +56,7 @@ class ActingLoop(ABC, Generic[State]):
         if env is not None:
             self._check_spaces(env)
         self._target_return = np.asarray(target_return, np.float32)  # of every environment, or one for each
-        self._first: np.ndarray | None = None  # (num_envs,) from the first step on
+        self._is_first: np.ndarray | None = None  # (num_envs,) from the first step on
         self.warn_outside = warn_outside
         self._limits: np.ndarray | None = None
         if warn_outside is not None:  # not of choices: rare ones are many standard deviations from their mean
@@ -92,16 +92,16 @@ class ActingLoop(ABC, Generic[State]):
         """
         targets = self._target_return if target_return is None else self._targets(target_return)
         if done is None:
-            self._target_return, self._first = targets, None
+            self._target_return, self._is_first = targets, None
             return
-        count = (self.num_envs or np.size(done)) if self._first is None else len(self._first)
+        count = (self.num_envs or np.size(done)) if self._is_first is None else len(self._is_first)
         mask = _for_each(done, count, "done", bool)
         if target_return is not None:
             pair = (_for_each(each, count, "target_return", np.float32) for each in (targets, self._target_return))
             self._target_return = np.where(mask, *pair)
-        if self._first is not None:
+        if self._is_first is not None:
             self._target[...] = self._target_return
-            self._first |= mask
+            self._is_first |= mask
 
     def act(self, observation: ArrayLike, reward: ArrayLike | None = None, done: ArrayLike | None = None) -> np.ndarray:
         """The actions for observations.
@@ -125,42 +125,42 @@ class ActingLoop(ABC, Generic[State]):
         """
         observations, single = self._rows(observation)
         count = len(observations)
-        if self._first is None:
+        if self._is_first is None:
             self._begin(count)
-        assert self._first is not None
+        assert self._is_first is not None
         try:
             self._reward[...] = 0.0 if reward is None else reward
         except (TypeError, ValueError):  # checked only here, since it takes as long as a small layer
             self._reward[...] = _for_each(reward, count, "reward", np.float32)
         ended = None if done is None else _for_each(done, count, "done", bool)
-        if ended is None and self.num_envs is not None and not self._first.any():
+        if ended is None and self.num_envs is not None and not self._is_first.any():
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         by_next_step = self._mode == "NextStep" and not single
-        first = self._first if ended is None or by_next_step else self._first | ended
+        first = self._is_first if ended is None or by_next_step else self._is_first | ended
         _check_finite(observations, self._reward, first, self.observation_names)
         if self._limits is not None:
             self._warn_outside(observations, self._limits)
         if reward is None and self.reads_reward and not first.all():
             raise InputError("reward is missing: the agent's condition depends on the reward of every previous action.")
         if ended is not None:
-            self._first[...] = first
+            self._is_first[...] = first
         actions = self._advance(observations)
-        self._first[...] = ended if by_next_step and ended is not None else False
+        self._is_first[...] = ended if by_next_step and ended is not None else False
         values = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
         return values[0] if single else values
 
     __call__ = act
 
     def _advance(self, observations: np.ndarray) -> np.ndarray:
-        assert self._first is not None
-        actions, self._state = self.step(observations, self._reward, self._first, self._target, self._state)
+        assert self._is_first is not None
+        actions, self._state = self.step(observations, self._reward, self._is_first, self._target, self._state)
         return actions
 
     def _begin(self, count: int) -> None:
         """Begin an episode in so many environments."""
         self._target = _for_each(self._target_return, count, "target_return", np.float32).copy()
         self._reward = np.zeros(count, np.float32)
-        self._first, self._state = np.ones(count, bool), self.initial_state(count)
+        self._is_first, self._state = np.ones(count, bool), self.initial_state(count)
 
     def _targets(self, target_return: ArrayLike) -> np.ndarray:
         values = np.asarray(target_return, object)
@@ -176,7 +176,7 @@ class ActingLoop(ABC, Generic[State]):
 
     def _rows(self, observation: ArrayLike) -> tuple[np.ndarray, bool]:
         """Observations as rows, (environments, O) float32, and whether there was only one, without the batch."""
-        layout, environments = self.observation_layout, self.num_envs if self._first is None else len(self._first)
+        layout, environments = self.observation_layout, self.num_envs if self._is_first is None else len(self._is_first)
         values: Any
         if layout.flat:
             values = self._by_name(observation) if isinstance(observation, dict) else observation

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import run_of
@@ -23,7 +23,7 @@ from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.parsing import convert, plain
 
 
-class EnvironmentActor(ActingLoop[ActingState]):
+class EnvironmentActor(Actor[ActingState]):
     """The agent for your own loop; `run.actor(target_return)` makes one.
 
     It carries the agent's memory between calls. One environment: observations (O,), rewards a number, actions (A,)
@@ -121,7 +121,7 @@ class EnvironmentActor(ActingLoop[ActingState]):
         target_return: np.ndarray,
         state: ActingState,
     ) -> tuple[np.ndarray, ActingState]:
-        """One step of the agent, without the state that is kept between calls; see `ActingLoop.step`."""
+        """One step of the agent, without the state that is kept between calls; see `Actor.step`."""
         if reset.any():
             state = state.reset(self._initial_state(torch.tensor(target_return)), torch.tensor(reset))
         inputs = torch.tensor(observation), torch.tensor(reward), state
@@ -180,10 +180,10 @@ def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> Evalu
 
 
 @dataclass(frozen=True)
-class EvaluatedPolicy:
+class ExportedPolicy:
     """An exported policy, and what its file says of the agent: see `TrainedAgent` and `Measurements`."""
 
-    actor: ActingLoop[Any]
+    actor: Actor[Any]
     config: RunConfig = field(repr=False)
     provenance: DatasetSpec = field(repr=False)
     step: int
@@ -192,7 +192,7 @@ class EvaluatedPolicy:
     backbone_parameters: int
 
 
-def find_policy(agent: Any) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
+def find_policy(agent: Any) -> tuple[TrainedAgent | ExportedPolicy, Path | None]:
     """The agent that a run, a name or itself stands for, and the folder of its run, if it is named; or an exported
     policy. InputError if it is none."""
     if isinstance(agent, str | Path):
@@ -200,15 +200,15 @@ def find_policy(agent: Any) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None
             raise InputError(f"{agent} is an exported policy. Pass decision_rnn.deploy.load_policy({str(agent)!r}).")
         path = find_agent(agent)
         return load_agent(path), run_of(path)
-    if isinstance(agent, TrainedAgent | EvaluatedPolicy):
+    if isinstance(agent, TrainedAgent | ExportedPolicy):
         return agent, None
     if isinstance(getattr(agent, "agent", None), TrainedAgent):  # a run, whose class imports this module
         return agent.agent, agent.folder
     raise InputError(f"agent is a {type(agent).__name__}. Pass a run, a trained agent or a name.")
 
 
-def actor_of(trained: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig) -> ActingLoop[Any]:
+def actor_of(trained: TrainedAgent | ExportedPolicy, settings: EvaluationConfig) -> Actor[Any]:
     """An exported policy's actor, or a copy of an agent, ready to act as the settings say."""
-    if isinstance(trained, EvaluatedPolicy):
+    if isinstance(trained, ExportedPolicy):
         return trained.actor
     return EnvironmentActor(replace(trained, config=replace(trained.config, evaluation=settings)))

@@ -18,8 +18,8 @@ from decision_rnn.data.logs import listed
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import check_environment
-from decision_rnn.evaluation.acting import ActingLoop
-from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of, evaluation_settings, find_policy
+from decision_rnn.evaluation.acting import Actor
+from decision_rnn.evaluation.actor import ExportedPolicy, actor_of, evaluation_settings, find_policy
 from decision_rnn.evaluation.held_out import score_run
 from decision_rnn.evaluation.metrics import metrics_named
 from decision_rnn.evaluation.results import (
@@ -107,7 +107,7 @@ def evaluate(
     processes = convert(processes, PositiveInt | None, "processes")
     policy, folder = find_policy(agent)
     if condition:
-        if isinstance(policy, EvaluatedPolicy):
+        if isinstance(policy, ExportedPolicy):
             raise InputError(
                 "an exported policy has the options of its condition built in. Export its agent with others."
             )
@@ -118,7 +118,7 @@ def evaluate(
     settings["episodes"] = episodes or configured.episodes or EvaluationConfig().episodes  # 0: none after training
     chosen = evaluation_settings(configured, target_returns=target_returns, **settings)
     name = policy.config.validation if validation is None else validation
-    if isinstance(policy, EvaluatedPolicy):
+    if isinstance(policy, ExportedPolicy):
         name = None
         if (chosen.inference, chosen.actions, validation, plot) != ("recurrent", "greedy", None, None):
             raise InputError("an exported policy only plays, carries its state and acts greedily: evaluate its run")
@@ -151,7 +151,7 @@ def evaluate(
     return result
 
 
-def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, processes: int | None = None) -> Result:
+def score(policy: TrainedAgent | ExportedPolicy, settings: EvaluationConfig, processes: int | None = None) -> Result:
     """Play the episodes of an evaluation on the CPU. The result is the same for any number of processes.
 
     An agent on a GPU is copied to the CPU: a checkpoint's score must not depend on where it was trained, and most of
@@ -195,7 +195,7 @@ def score(policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, pr
     )
 
 
-def measured_at(policy: TrainedAgent | EvaluatedPolicy) -> dict[str, Any]:
+def measured_at(policy: TrainedAgent | ExportedPolicy) -> dict[str, Any]:
     """What `Measurements` have of a policy before it is played, and of this machine."""
     return {
         "step": policy.step,
@@ -220,7 +220,7 @@ def _remarks(played: np.ndarray) -> tuple[str, ...]:
 
 
 def _target_result(
-    policy: TrainedAgent | EvaluatedPolicy,
+    policy: TrainedAgent | ExportedPolicy,
     dataset: DatasetSpec,
     protocol: Protocol,
     target: float | None,
@@ -250,7 +250,7 @@ def _target_result(
     )
 
 
-def initial_return_to_go(policy: TrainedAgent | EvaluatedPolicy, target: float | None) -> float | None:
+def initial_return_to_go(policy: TrainedAgent | ExportedPolicy, target: float | None) -> float | None:
     """The return-to-go, with its limit, that an agent sees at an episode's first step; None if it sees none, and for
     exported policies."""
     condition = policy.agent.condition if isinstance(policy, TrainedAgent) else None
@@ -260,7 +260,7 @@ def initial_return_to_go(policy: TrainedAgent | EvaluatedPolicy, target: float |
     return float(condition.limit(torch.tensor([[target]]).to(condition.scale), first, None))
 
 
-def action_microseconds(actor: ActingLoop[ActingState]) -> float:
+def action_microseconds(actor: Actor[ActingState]) -> float:
     """Median microseconds of one step in one environment, on one thread."""
     observation = np.zeros((1, actor.observation_layout.size), np.float32)
     inputs = observation, np.zeros(1, np.float32), np.zeros(1, bool), np.ones(1, np.float32)
@@ -273,7 +273,7 @@ def action_microseconds(actor: ActingLoop[ActingState]) -> float:
     return round(float(np.median(times)) * 1e6, 1)
 
 
-def state_bytes(actor: ActingLoop[ActingState]) -> int:
+def state_bytes(actor: Actor[ActingState]) -> int:
     """The size of the state of one environment, which is the same at every step."""
     return sum(part.numel() * part.element_size() for part in actor.initial_state(1).flatten())
 

@@ -15,7 +15,7 @@ from decision_rnn.data.sources.local import LocalSource, write_store
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.playing import Act, play, take
 from decision_rnn.environments.registry import describe_alteration, make_environment, settings_of
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 from decision_rnn.evaluation.actor import EnvironmentActor, find_policy
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
@@ -26,7 +26,7 @@ from decision_rnn.utils.plugins import import_plugins
 
 
 def record(
-    policy: Callable[[Any], Any] | ActingLoop[Any] | TrainedAgent | str | Path,
+    policy: Callable[[Any], Any] | Actor[Any] | TrainedAgent | str | Path,
     environment: str | gymnasium.Env,
     name: str,
     *,
@@ -147,7 +147,7 @@ def _acting(policy: Any, environment: gymnasium.Env, target_return: Any, seed: i
         if isinstance(agent, TrainedAgent):
             return EnvironmentActor(agent, target_return, env=environment)
         policy = agent.actor
-    if isinstance(policy, ActingLoop):
+    if isinstance(policy, Actor):
         if target_return is not None:
             policy.reset(target_return)
         return policy

@@ -14,7 +14,7 @@ from decision_rnn.agent import ActingState
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.playing import make_group, play_together, step_limit
 from decision_rnn.environments.registry import episodes_at_once
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 from decision_rnn.evaluation.metrics import Metric
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import bar
@@ -51,7 +51,7 @@ def episode_groups(count: int, environment_id: str) -> list[range]:
 
 
 def rollout(
-    actor: ActingLoop[Any],
+    actor: Actor[Any],
     environment_id: str,
     target_returns: Sequence[float],
     episodes: int,
@@ -107,7 +107,7 @@ def rollout(
 class GroupPolicy:
     """An actor as the policy of a group of episodes in such environments (`playing.Policy`)."""
 
-    def __init__(self, actor: ActingLoop[Any], environment: gymnasium.Env, target_returns: Sequence[float]) -> None:
+    def __init__(self, actor: Actor[Any], environment: gymnasium.Env, target_returns: Sequence[float]) -> None:
         self.actor, self.environment, self.targets = actor, environment, np.array(target_returns, np.float32)
         self.observation_layout = Layout.of_space(environment.observation_space, "observations").ordered_as(
             actor.observation_layout
@@ -131,7 +131,7 @@ class GroupPolicy:
 
 @one_thread()
 def score_group(
-    actor: ActingLoop[Any],
+    actor: Actor[Any],
     environment_id: str,
     limits: tuple[int | None, int | None],
     metrics: Sequence[type[Metric]],

@@ -17,8 +17,8 @@ from PIL import Image, ImageDraw, ImageFont
 from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
-from decision_rnn.evaluation.acting import ActingLoop
-from decision_rnn.evaluation.actor import EvaluatedPolicy, actor_of
+from decision_rnn.evaluation.acting import Actor
+from decision_rnn.evaluation.actor import ExportedPolicy, actor_of
 from decision_rnn.evaluation.evaluate import evaluation_environment, step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -43,7 +43,7 @@ class Moment(NamedTuple):
 
 
 def moments(
-    actor: ActingLoop[Any],
+    actor: Actor[Any],
     environment: gymnasium.Env,
     target_return: float | None,
     seed: int,
@@ -81,7 +81,7 @@ def watched_environment(environment_id: str | None, size: int | None = None) -> 
 
 
 def film(
-    policy: TrainedAgent | EvaluatedPolicy,
+    policy: TrainedAgent | ExportedPolicy,
     path: Path,
     target_return: float | None,
     episodes: int,
@@ -134,7 +134,7 @@ def film(
 
 
 def watch(
-    policy: TrainedAgent | EvaluatedPolicy, target_return: float | None, episodes: int, seed: int
+    policy: TrainedAgent | ExportedPolicy, target_return: float | None, episodes: int, seed: int
 ) -> Iterator[Moment]:
     """Play consecutive episodes in a window, as `film` plays them; yields the last moment of each. InputError if no
     window can be opened here."""
@@ -151,8 +151,8 @@ def watch(
 
 
 def _prepare(
-    policy: TrainedAgent | EvaluatedPolicy,
-) -> tuple[ActingLoop[Any], str, tuple[int | None, int | None]]:
+    policy: TrainedAgent | ExportedPolicy,
+) -> tuple[Actor[Any], str, tuple[int | None, int | None]]:
     """A policy's actor, the id of its environment, and the limits of its episodes' lengths."""
     settings, data = policy.config.evaluation, policy.provenance
     return actor_of(policy, settings), evaluation_environment(settings, data), step_limits(settings, data)

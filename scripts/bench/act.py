@@ -15,14 +15,14 @@ from measure import Row, Work, compare, main, measure
 from decision_rnn import load_agent
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 from decision_rnn.evaluation.actor import EnvironmentActor
 
 BATCHES = (1, 64, 1024)
 WINDOW, EPISODE = 20, 1000
 
 
-def acting(actor: ActingLoop, batch: int) -> Work:
+def acting(actor: Actor, batch: int) -> Work:
     """Consecutive actions of an agent or of an exported policy, from a full window on."""
     observation = np.random.default_rng(0).normal(size=(batch, actor.observation_layout.size)).astype(np.float32)
     reward, steps = np.ones(batch, np.float32), 0
@@ -45,7 +45,7 @@ def bench(options: argparse.Namespace) -> list[Row]:
         path = Path(folder) / "policy.onnx"
         export_onnx(trained, path)
         for batch in BATCHES:
-            actors: dict[str, ActingLoop] = {f"act/runtime-{batch}": Policy.load(path)}
+            actors: dict[str, Actor] = {f"act/runtime-{batch}": Policy.load(path)}
             actors[f"act/eager-{batch}"] = EnvironmentActor(trained)
             window = f"act/window-{WINDOW}-{batch}"
             actors[window] = EnvironmentActor(trained, inference="window", window=WINDOW)

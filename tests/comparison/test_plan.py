@@ -18,7 +18,7 @@ from decision_rnn.agent import GMMConfig
 from decision_rnn.cli.main import main
 from decision_rnn.comparison.compare import list_commands, make_plan, run_plan
 from decision_rnn.comparison.results import Comparison
-from decision_rnn.comparison.summary import measures
+from decision_rnn.comparison.summary import compared_scores
 from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import open_dataset
@@ -128,7 +128,7 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
     targets = comparison.datasets[0].targets
     assert (targets[0].target_return, targets[0].roles, targets[1].roles) == (best + 10, ("paper", "best"), ("spread",))
     assert len(comparison.trials[0].targets) == 6
-    assert measures(comparison, comparison.datasets[0])[0].title == f"target {best + 10:g}, beyond the data"
+    assert compared_scores(comparison, comparison.datasets[0])[0].title == f"target {best + 10:g}, beyond the data"
     results = map(read_result, (tmp_path / "runs" / comparison.trials[0].run / "results").iterdir())
     assert [best + 10] in [[target.target_return for target in result.targets] for result in results]
     both = {"narrow": {}, "uncapped": {"condition": {"rtg_quantile": 0}}}

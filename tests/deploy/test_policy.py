@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from decision_rnn import EnvironmentActor
 from decision_rnn.deploy import Policy, export_onnx
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 
@@ -67,7 +67,7 @@ def test_numbers_that_are_not_finite_leave_the_state_unchanged(policy_path: Path
             many(np.array([observations[0], broken, observations[2]], np.float32))
 
 
-def actors(path: Path, trained: TrainedAgent) -> list[ActingLoop[Any]]:
+def actors(path: Path, trained: TrainedAgent) -> list[Actor[Any]]:
     return [Policy.load(path), EnvironmentActor(trained)]
 
 
@@ -76,7 +76,7 @@ def test_targets_of_a_reset_are_those_of_its_rows(policy_path: Path, trained: Tr
     observations = np.random.default_rng(0).normal(size=(2, 11))
     for many, alone in zip(actors(policy_path, trained), actors(policy_path, trained), strict=True):
 
-        def act(row: int, target: Any, alone: ActingLoop[Any] = alone) -> np.ndarray:
+        def act(row: int, target: Any, alone: Actor[Any] = alone) -> np.ndarray:
             alone.reset(target)
             return alone(observations[row])
 

@@ -20,7 +20,7 @@ from decision_rnn import EnvironmentActor, InputError, record
 from decision_rnn.data import writing
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.environments import playing
-from decision_rnn.evaluation.actor import EvaluatedPolicy
+from decision_rnn.evaluation.actor import ExportedPolicy
 from decision_rnn.runs.checkpoint import TrainedAgent
 
 
@@ -37,7 +37,7 @@ def test_recorded_agent_has_the_returns_of_evaluate(pendulum: Callable[..., Trai
     store = record(trained, env, "local/agent", target_return=-300, **options).store
     (target,) = decision_rnn.evaluate(trained, -300, seed=0, processes=1, **options).targets
     np.testing.assert_allclose(store.episode_returns, target.returns, atol=1e-3)
-    exported = EvaluatedPolicy(EnvironmentActor(trained), trained.config, trained.provenance, 1, 1.0, 1, 1)
+    exported = ExportedPolicy(EnvironmentActor(trained), trained.config, trained.provenance, 1, 1.0, 1, 1)
     for name, policy in {"actor": EnvironmentActor(trained, -900), "exported": exported}.items():
         again = record(policy, env, f"local/{name}", target_return=-300, **options).store
         assert again.fingerprint == store.fingerprint

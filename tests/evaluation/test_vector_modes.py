@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 from decision_rnn import InputError, Run
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.evaluation.acting import ActingLoop
+from decision_rnn.evaluation.acting import Actor
 
 LENGTH = 4
 
@@ -65,14 +65,14 @@ def policy_path(swing_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(params=["actor", "policy"])
-def make(request: pytest.FixtureRequest, run: Run, policy_path: Path) -> Callable[..., ActingLoop[Any]]:
+def make(request: pytest.FixtureRequest, run: Run, policy_path: Path) -> Callable[..., Actor[Any]]:
     """Makes an agent's actor or its exported policy, for an environment."""
     if request.param == "actor":
         return lambda env=None, **options: run.actor(60.0, env=env, **options)
     return lambda env=None, **options: Policy.load(policy_path, env=env, **options)
 
 
-def play(actor: ActingLoop[Any], env: Any, steps: int) -> np.ndarray:
+def play(actor: Actor[Any], env: Any, steps: int) -> np.ndarray:
     """The actions (steps, rows) of a loop of one's own."""
     (observation, _), reward, done, actions = env.reset(), np.zeros(2), np.zeros(2, bool), []
     for _ in range(steps):
