@@ -54,13 +54,8 @@ class Subject(NamedTuple):
 def write_page(
     folder: Path, subjects: Sequence[Subject], target_return: float | None = None, seed: int | None = None
 ) -> None:
-    """Write the page of some agents.
-
-    Args:
-        folder: The folder to create, which must not exist.
-        subjects: The agents, which act in the same environment.
-        target_return: The target return that the page begins with; if left out, the first agent's default.
-        seed: The seed that it begins with; if left out, that of the first agent's evaluation.
+    """Write the page of agents of one environment into a new folder. It begins with the target return and the seed; if
+    left out, with the first agent's default and that of its evaluation.
 
     Raises:
         InputError: If the folder exists, an agent acts in an environment that the page does not have or in another than

@@ -25,20 +25,14 @@ State = list[np.ndarray]
 
 
 class Policy(Actor[State]):
-    """An exported policy, with the state of every environment that it acts in.
-
-    For one environment, call `act(observation, reward)` with an observation (O,); for many with observations (num_envs,
-    O). `act(observation, reward, done)` also begins the episodes that follow those that have ended, as
-    `decision_rnn.EnvironmentActor` does.
+    """An exported policy, with the state of every environment that it acts in, as `decision_rnn.EnvironmentActor`.
 
     A policy must not be shared between threads; a copy, by `copy.deepcopy` or pickling, begins an episode.
 
     Args:
         data: The bytes of a file that `decision-rnn export` wrote; `Policy.load` reads them.
         source: Where they come from, for messages.
-        options: `env`, the environment to act in, for its number of environments and how they are reset; without one,
-            the first call after a reset determines the number; and `warn_outside`, to warn of entries of observations
-            that are more standard deviations than this from their mean in the training data, once per entry.
+        options: `env` and `warn_outside`, as for `decision_rnn.EnvironmentActor`.
 
     Attributes:
         metadata: Its environment, spaces, layout of the state, training and versions.

@@ -20,19 +20,13 @@ State = TypeVar("State")
 
 
 class Actor(ABC, Generic[State]):
-    """Acts in one environment or many, and keeps their state between calls.
+    """Acts in one environment or many, and keeps their state between calls: `decision_rnn.EnvironmentActor` describes
+    its use and arguments.
 
-    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout`, `action_layout`, `limited`,
-    whether something limits the return-to-go so that the target may be `auto`, `reads_reward`, whether the condition
-    reads rewards, `observation_names` and `action_names`, which are empty without names, and `observation_moments`
-    (2, O), mean and standard deviation of the entries in the training data, NaN for those that the agent does not read,
-    before they call this class's `__init__`.
-
-    Args:
-        target_return: The target return of every environment until `reset` is given another.
-        env: The environment to act in, for its number of environments and how they are reset; without one, the first
-            call after a reset determines the number.
-        warn_outside: As for `decision_rnn.EnvironmentActor`.
+    Subclasses set the attributes below before they call this class's `__init__`. `max_observation_dim` is the largest
+    number of entries of an observation that is a vector; `limited` says whether something limits the return-to-go, so
+    that the target may be `auto`. Names are empty if there are none. `observation_moments` (2, O) are mean and standard
+    deviation of the entries in the training data, NaN for those that the agent does not read.
 
     Raises:
         InputError: If the environment's spaces are not those that were trained on, or a vector environment does not

@@ -69,9 +69,7 @@ def rollout(
     Args:
         actor: The agent; processes are forked, so that it need not be picklable.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
-        limits: The largest number of steps of an episode, and the number of steps of the longest episode in the data,
-            as for `step_limit`.
-        metrics: What else is measured in every episode.
+        limits: `max_steps` and `longest_episode` of `step_limit`.
 
     Returns:
         (target returns, episodes), a structured array with the fields `EPISODE` and one for each metric.

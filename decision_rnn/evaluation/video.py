@@ -94,8 +94,7 @@ def film(
     Args:
         policy: The agent, which acts as its run is configured for evaluation, or an exported policy.
         path: The file, replaced once the video is complete.
-        target_return: The target return; None in behaviour cloning.
-        episodes: Number of episodes.
+        target_return: None in behaviour cloning.
         seed: Episode i begins with the environment's reset(seed + i).
         seconds: The most seconds of an episode to play.
 
