@@ -125,7 +125,7 @@ def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) ->
         np.testing.assert_allclose([float(x) for x in rewards], [played.mean(), played.std()], atol=0.01)
         normalised = 100 * (played + 1600) / 1450  # with references -1600 and -150
         np.testing.assert_allclose([float(x) for x in scores], [normalised.mean(), normalised.std()], atol=0.01)
-    for words in ('load_agent("org/name")', "[hub]", "`policy.onnx`", "some note", "torch 2.", "f" * 64):
+    for words in ('load_agent("org/name")', "[hub,video]", "`policy.onnx`", "some note", "torch 2.", "f" * 64):
         assert words in card
     assert ", carried state, episode i from " in card
     assert "`browser`" not in card
@@ -141,7 +141,7 @@ def test_cloning_agent_takes_no_target_return(pendulum: Callable[..., TrainedAge
     card = write_card(tmp_path, trained, [result], "agent")
     (row,) = front_matter(card)["model-index"][0]["results"]
     assert "target_return" not in row["dataset"]["args"]
-    assert "[hub]" not in card
+    assert "[hub" not in card
     with pytest.raises(InputError, match="target"):
         EnvironmentActor(trained, 500.0)
 
