@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from decision_rnn import __version__
 from decision_rnn.cli import COMMANDS
-from decision_rnn.utils.errors import FULL, EnvironmentFailure, InputError, did_you_mean, one_line
+from decision_rnn.utils.errors import FULL, InputError, MachineError, did_you_mean, one_line
 from decision_rnn.utils.interruption import handle_signals
 from decision_rnn.utils.messages import quiet
 from decision_rnn.utils.parsing import describe_error
@@ -69,7 +69,7 @@ def describe_failure(error: BaseException, command: str) -> tuple[str, int]:
             return str(error), 2
         case ValidationError():
             return describe_error(error), 2
-        case EnvironmentFailure():
+        case MachineError():
             return str(error), 1
         case ModuleNotFoundError():
             return f"`decision-rnn {command}` needs the package {error.name}, which is not installed", 2

@@ -13,7 +13,7 @@ from decision_rnn.evaluation.results import describe_acting, format_return
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.evaluation.video import film, watch
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, TargetReturn, format_target
 
 
@@ -53,7 +53,7 @@ def run(command: Namespace) -> None:
     for number, end in enumerate(ends):
         prefix = "" if target is None else f"target {format_target(target)}, "
         earned, score = format_return(end.earned, spec), float(spec.normalised(end.earned))
-        steps = counted(end.steps, "step")
+        steps = pluralize(end.steps, "step")
         print(f"seed {seed + number}: {prefix}return {earned}, normalised score {score:.1f}, {steps}", flush=True)
     if command.video is not None:
         print(f"written to {command.video}")

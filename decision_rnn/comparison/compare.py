@@ -17,11 +17,11 @@ from decision_rnn.config import flatten, nest, to_dict
 from decision_rnn.data.dataset import as_dataset, full_name, is_ready, open_dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.training.train import is_cloned, run_keys
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.utils.errors import InputError, MachineError
 from decision_rnn.utils.files import working_alone, write_atomically
 from decision_rnn.utils.interruption import handle_signals
-from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import Names, convert, options_of, plain, read_yaml
+from decision_rnn.utils.messages import pluralize, progress_bar, quiet, tell, warn
+from decision_rnn.utils.parsing import Names, convert, options_of, read_yaml, to_plain
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
 
@@ -111,9 +111,9 @@ def compare(
     options: dict[str, Any] = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds}
     options |= {"checkpoint_episodes": checkpoint_episodes, "margin": margin, "output": output}
     options |= {"jobs": jobs, "executor": executor, "plugins": plugins}
-    keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps), **plain(options)}
+    keys = {"datasets": [dataset.name for dataset in opened], **run_keys(config, steps), **to_plain(options)}
     for dataset in opened[:1]:
-        keys |= {"path": plain(dataset.path), "partial": dataset.partial}
+        keys |= {"path": to_plain(dataset.path), "partial": dataset.partial}
     words = (f"{name}={value!r}" for name, value in keys.items() if value is not None)
     with quiet(not progress):
         return run_plan(make_plan(keys, "compare()"), f"decision_rnn.compare({', '.join(words)})")
@@ -146,7 +146,7 @@ def make_plan(keys: Mapping[str, Any], source: str) -> Plan:
     options["output"] = options["output"] or f"runs/compare-{'+'.join(datasets).replace('/', '-')}"
     written = {"datasets": datasets, "seeds": options["seeds"], "margin": options["margin"], "backbones": backbones}
     written |= {"controls": controls, **nest(shared), "variants": {label: nest(keys) for label, keys in own.items()}}
-    return convert({"variants": variants, "datasets": datasets, **options, "keys": plain(written)}, Plan)
+    return convert({"variants": variants, "datasets": datasets, **options, "keys": to_plain(written)}, Plan)
 
 
 def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) -> Comparison:
@@ -177,9 +177,9 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
         pending, failed = [run for run in planned if trials[run.run] is None], list[Failure]()
         executor = executor or make_executor(plan, len(planned))
         done = len(planned) - len(pending)
-        tell(f"{counted(len(planned), 'run')}, {done} of them done; {executor.jobs} at a time, in {plan.output}")
+        tell(f"{pluralize(len(planned), 'run')}, {done} of them done; {executor.jobs} at a time, in {plan.output}")
         with (
-            bar(total=len(pending), desc="training", unit="run", show=bool(pending)) as progress,
+            progress_bar(total=len(pending), desc="training", unit="run", show=bool(pending)) as progress,
             contextlib.closing(executor.run([run.task() for run in pending])) as events,
         ):
             for number, error in events:
@@ -208,7 +208,7 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     if not comparison.trials:
         log = plan.output / failed[0].run / LOG
         error = failed[0].error.rstrip(".")
-        raise EnvironmentFailure(f"no run has a result. {failed[0].run} failed: {error}. See {log}.")
+        raise MachineError(f"no run has a result. {failed[0].run} failed: {error}. See {log}.")
     return comparison
 
 

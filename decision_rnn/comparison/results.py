@@ -16,7 +16,7 @@ from typing import Any
 from decision_rnn.comparison import summary, tables
 from decision_rnn.comparison.record import Record
 from decision_rnn.utils.files import check_destination, new_file, write_atomically
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 from decision_rnn.utils.parsing import read_json, to_json
 
 
@@ -47,7 +47,7 @@ class Comparison(Record):
         return tables.render("comparison.md", self)
 
     def __repr__(self) -> str:
-        lines = [f"Comparison({counted(len(self.trials), 'run')}, {len(self.failed)} failed; print it for all tables)"]
+        lines = [f"Comparison({pluralize(len(self.trials), 'run')}, {len(self.failed)} failed; print it for tables)"]
         for section in tables.sections(self):
             lines.append(f"{section.title}: {section.finding}")
             lines += [f"  {name}: {cell}" for table in section.tables[:1] for name, cell, *_ in table.rows]

@@ -20,7 +20,7 @@ from decision_rnn.evaluation.statistics import (
     summarise_seeds,
 )
 from decision_rnn.utils.machine import describe_hardware, describe_versions
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 
 ALL = "All datasets"
 Columns = dict[str, dict[str, str]]
@@ -49,7 +49,7 @@ def render(template: str, record: Record, **values: Any) -> str:
     """A report of a comparison from a template beside this file."""
     loader, escapes = PackageLoader("decision_rnn.comparison", "."), template.endswith(".html")
     environment = Environment(loader=loader, autoescape=escapes, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"counted": counted, "join_names": join_names}
+    environment.filters |= {"pluralize": pluralize, "join_names": join_names}
     environment.filters["base64"] = lambda text: b64encode(text.encode()).decode()
     environment.filters |= {"hardware": describe_hardware, "versions": describe_versions}
     environment.globals |= {"sections": sections, "method": lambda: render("method.txt", record).split("\n\n")}
@@ -63,7 +63,7 @@ def preliminary(record: Record) -> str:
     numbers = {finished[variant.label, dataset.data.name] for variant, dataset in pairs}
     if min(numbers) >= FEWEST_FOR_INTERVAL:
         return ""
-    return "Preliminary: " + (f"{min(numbers)} to " if len(numbers) > 1 else "") + counted(max(numbers), "seed")
+    return "Preliminary: " + (f"{min(numbers)} to " if len(numbers) > 1 else "") + pluralize(max(numbers), "seed")
 
 
 def sections(record: Record) -> list[Section]:
@@ -133,7 +133,7 @@ def _on_dataset(record: Record, dataset: ComparedDataset) -> Section:
 
     best = max(main.values, key=lambda label: (not main.failed[label], main.means[label].value))
     highest = f"scores highest at {main.title}" if main.target else f"has the highest {main.title}"
-    seeds = counted(len(main.values[best]), "seed")
+    seeds = pluralize(len(main.values[best]), "seed")
     finding = f"{names[best]} {highest.removesuffix(' at score')}: {cells[best]}, {seeds}."
     finding += f" {_describe_differences(record, differences)}"
     return Section(dataset.data.name, finding.strip(), _tables(record, tables), notes)

@@ -20,7 +20,7 @@ from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.registry import registered, settings_of
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import check_folder
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 
 DEFAULT_SOURCE = "standin"
 
@@ -275,8 +275,8 @@ def split_dataset(
     total, word = len(whole), whole.name.partition("/")[2].replace("/", "-")
     if not 0 < hold_out < 1 or total < 2:
         raise InputError(
-            f"hold_out {hold_out:g} of {counted(total, 'episode')} of {whole.name}: expected a share such as 0.1, and "
-            "at least two episodes, as `data import --episode COLUMN` cuts a log."
+            f"hold_out {hold_out:g} of {pluralize(total, 'episode')} of {whole.name}: expected a share such as 0.1, "
+            "and at least two episodes, as `data import --episode COLUMN` cuts a log."
         )
     names = [f"local/{word}-train", f"local/{word}-held-out"]
     for name in names:
@@ -286,7 +286,7 @@ def split_dataset(
     split = {"dataset": whole.name, "fingerprint": whole.store.fingerprint, "hold_out": hold_out, "seed": seed}
     for name, indices in zip(names, (np.sort(order[count:]), np.sort(order[:count])), strict=True):
         part = whole.select(indices).store
-        share = f"{len(part):,} of {counted(total, 'episode')} of {whole.name}"
+        share = f"{len(part):,} of {pluralize(total, 'episode')} of {whole.name}"
         part.source["notes"].append(f"{share}, split with hold_out {hold_out:g} and seed {seed}")
         write_stores(name, [part], part.source | {"split": split | {"episodes": indices.tolist()}}, overwrite)
     return open_dataset(names[0]), open_dataset(names[1])

@@ -10,7 +10,7 @@ from gymnasium.spaces.utils import flatten_space
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.data.writing import chunk_edges, moments
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 
 KINDS = ("observations", "actions")
 ROWS, WIDTH, PANELS = 100, 32, 8
@@ -90,7 +90,8 @@ def plot_dataset(dataset: Dataset, path: Path) -> None:
         column[-1].set_xlabel("step")
     for panel, entry in zip(panels[:, 0], entries, strict=True):
         panel.set_ylabel(names[entry][:WIDTH], rotation=0, ha="right", va="center", fontsize=8)
-    figure.suptitle(f"{dataset.name}: {counted(len(store), 'episode')}, {counted(store.steps, 'step')}", fontsize=11)
+    size = f"{pluralize(len(store), 'episode')}, {pluralize(store.steps, 'step')}"
+    figure.suptitle(f"{dataset.name}: {size}", fontsize=11)
     figure.supxlabel("blue: observations, orange: actions, grey: mean ± 2 standard deviations", fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format=path.suffix[1:] or "png", dpi=150)

@@ -20,8 +20,8 @@ from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import known_spaces
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import bar, counted, quiet, tell, warn
-from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert, plain
+from decision_rnn.utils.messages import pluralize, progress_bar, quiet, tell, warn
+from decision_rnn.utils.parsing import Names, Numbers, PositiveInt, convert, to_plain
 
 
 def import_log(
@@ -149,7 +149,7 @@ def import_log(
             space, episodes = known[0], map(partial(by_name, space=space), episodes)
         store = write_store(
             name,
-            bar(episodes, "importing", unit=" episodes"),
+            progress_bar(episodes, "importing", unit=" episodes"),
             environment_id,
             observation_space=space,
             action_space=action_space,
@@ -185,10 +185,10 @@ def _every(episode: Episode, number: int) -> Episode:
 def _box(action_low: Any, action_high: Any, size: int) -> Box:
     """The box of `size` actions with these bounds, a number or one for each action; InputError if they do not fit."""
     bounds = {"action_low": action_low, "action_high": action_high}
-    low, high = (np.ravel(np.float32(convert(plain(bound), Numbers, key))) for key, bound in bounds.items())
+    low, high = (np.ravel(np.float32(convert(to_plain(bound), Numbers, key))) for key, bound in bounds.items())
     if not {len(low), len(high)} <= {1, size} or not (low < high).all():
         raise InputError(
             f"action_low is {action_low} and action_high {action_high}: expected a lower and a higher number, or both "
-            f"for each of {counted(size, 'action')}."
+            f"for each of {pluralize(size, 'action')}."
         )
     return Box(np.broadcast_to(low, size), np.broadcast_to(high, size))

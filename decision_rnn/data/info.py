@@ -15,7 +15,7 @@ from decision_rnn.data.writing import moments
 from decision_rnn.environments.layouts import numbered
 from decision_rnn.environments.registry import check_environment
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 
 SHIFTED = 0.01
 """The share of steps outside the training range, or of actions outside their space, that is reported."""
@@ -46,7 +46,7 @@ def format_info(dataset: Dataset) -> str:
     ends = {"terminated": terminated, "truncated": truncated, "both": terminated & truncated}
     ends["partial (neither)"] = ~(terminated | truncated)
     returns = (format(s[f"return_{key}"], _digits(store)) for key in ("mean", "sd", "min", "max"))
-    sizes = f"{counted(store.observation_dim, 'observation')}, {counted(store.action_dim, 'action')}"
+    sizes = f"{pluralize(store.observation_dim, 'observation')}, {pluralize(store.action_dim, 'action')}"
     columns = store.source.get("columns", {}).items()
     spaces = {kind: store.space(kind) for kind in KINDS if not store.layout(kind).flat}
     warnings = [*warn_of_observations(store), *warn_of_choices(store), *warn_of_copies(store), *warn_of_bounds(store)]
@@ -80,7 +80,7 @@ def format_info(dataset: Dataset) -> str:
 def format_size(dataset: Dataset) -> str:
     """The numbers of episodes and steps, the range of returns and the folder, in a line."""
     store = dataset.store
-    size = f"{counted(len(store), 'episode')}, {counted(store.steps, 'step')}"
+    size = f"{pluralize(len(store), 'episode')}, {pluralize(store.steps, 'step')}"
     low, high = (format(bound, _digits(store)) for bound in (store.episode_returns.min(), store.episode_returns.max()))
     return f"{dataset.name}: {size}, returns {low} to {high}, in {store.path}"
 
@@ -179,8 +179,8 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
     trained, others = ([hash(s.table[i:j].tobytes()) for i, j in pairwise(s.offsets)] for s in (store, held_out))
     if shared := np.isin(others, trained).sum():
         yield (
-            f"{shared} of {counted(len(held_out), 'held-out episode')} are in the training data too, so that the score "
-            "is too good: train on the others, such as NAME-train of `data split`"
+            f"{shared} of {pluralize(len(held_out), 'held-out episode')} are in the training data too, so that the "
+            "score is too good: train on the others, such as NAME-train of `data split`"
         )
     for kind in KINDS:
         training, values = getattr(store, kind), getattr(held_out, kind)

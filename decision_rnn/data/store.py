@@ -34,7 +34,7 @@ from decision_rnn.environments.spaces import (
 )
 from decision_rnn.utils.errors import InputError, reading
 from decision_rnn.utils.files import locked, new_directory, remove_directory
-from decision_rnn.utils.messages import counted, warn
+from decision_rnn.utils.messages import pluralize, warn
 
 FORMAT = 4  # version of the files below; incremented when their layout or meaning changes
 MANIFEST = "manifest.json"
@@ -99,7 +99,7 @@ class EpisodeStore:
         self._rewards: np.ndarray = np.load(path / REWARDS, mmap_mode="r")
 
     def __repr__(self) -> str:
-        return f"EpisodeStore({str(self.path)!r}, {counted(len(self), 'episode')}, {counted(self.steps, 'step')})"
+        return f"EpisodeStore({str(self.path)!r}, {pluralize(len(self), 'episode')}, {pluralize(self.steps, 'step')})"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -229,7 +229,7 @@ class EpisodeStore:
         """
         indices = np.arange(len(self))[episodes]
         if not len(indices):
-            raise InputError(f"none of the {counted(len(self), 'episode')} of {self.path} is selected.")
+            raise InputError(f"none of the {pluralize(len(self), 'episode')} of {self.path} is selected.")
         selection = copy.copy(self)
         for name in ("table", "file_rows", "statistics"):
             selection.__dict__.pop(name, None)
@@ -354,7 +354,7 @@ def complete_episodes(store: EpisodeStore) -> EpisodeStore:
     if complete.all():
         return store
     steps = store.episode_lengths[~complete].sum()
-    partial = f"{(~complete).sum():,} of {counted(len(store), 'episode')} ({counted(steps, 'step')})"
+    partial = f"{(~complete).sum():,} of {pluralize(len(store), 'episode')} ({pluralize(steps, 'step')})"
     return store.select(complete, f"{partial} were partial and are dropped")
 
 

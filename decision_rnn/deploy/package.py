@@ -25,7 +25,7 @@ from decision_rnn.runs.folder import run_of
 from decision_rnn.runs.hub import CARD, CLIP, HUB_ID, ONNX, PRETRAINED, find_agent
 from decision_rnn.utils.errors import one_line
 from decision_rnn.utils.files import check_destination, new_directory
-from decision_rnn.utils.messages import counted, typed
+from decision_rnn.utils.messages import pluralize, shell_join
 from decision_rnn.utils.parsing import AUTO, format_target
 
 BROWSER = "browser"
@@ -107,13 +107,13 @@ def write_card(folder: Path, trained: TrainedAgent, results: Sequence[Result], n
     results from the newest to the oldest, and the files that are in the folder."""
     loader = jinja2.PackageLoader("decision_rnn.deploy")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    environment.filters |= {"target": format_target, "counted": counted}
+    environment.filters |= {"target": format_target, "pluralize": pluralize}
     target = default_return(trained.config, trained.provenance)
     played = max(results, key=lambda result: result.protocol.episodes, default=None)
     result = played if played and played.targets else None
     return environment.get_template("card.md").render(
         name=name,
-        typed=typed,
+        shell_join=shell_join,
         on_hub=HUB_ID.fullmatch(name) and not name.startswith(f"{PRETRAINED}/"),
         files={file for file in (ONNX, CLIP, BROWSER) if (folder / file).exists()},
         trained=trained,

@@ -9,7 +9,7 @@ import numpy as np
 
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.messages import counted
+from decision_rnn.utils.messages import pluralize
 
 ARRAYS = ("observations", "actions", "rewards")
 Missing = Literal["error", "drop_episode", "end_episode"]
@@ -37,7 +37,7 @@ class Episode:
 
     def __repr__(self) -> str:
         end = "terminated" if self.terminated else "truncated" if self.truncated else "partial"
-        return f"Episode({counted(len(self.rewards), 'step')}, return {np.sum(self.rewards):.6g}, {end})"
+        return f"Episode({pluralize(len(self.rewards), 'step')}, return {np.sum(self.rewards):.6g}, {end})"
 
 
 def is_finite(values: np.ndarray) -> np.ndarray:
@@ -107,8 +107,8 @@ def checked_episodes(
         raise InputError(f"{name} has no episodes{' without missing numbers' * bool(counts)}: expected at least one.")
     for action in ("dropped", "cut before the first of these"):
         if counts[action] and notes is not None:
-            of_all = f"{counts[action]:,} of {counted(counts['total'], 'episode')}"
-            steps = counted(counts[f"{action} steps"], "step")
+            of_all = f"{counts[action]:,} of {pluralize(counts['total'], 'episode')}"
+            steps = pluralize(counts[f"{action} steps"], "step")
             notes.append(f"{of_all} had missing numbers: {action}, which leaves out {steps}")
 
 

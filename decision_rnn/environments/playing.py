@@ -14,7 +14,7 @@ from decision_rnn.environments.group import Group
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.messages import bar
+from decision_rnn.utils.messages import progress_bar
 
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment without a time limit."""
@@ -164,11 +164,11 @@ def take(
     progress bar."""
     total, unit = (count, " episodes") if count is not None else (steps, " steps")
     done = 0
-    with bar(total=total, desc=description, unit=unit, unit_scale=count is None, show=progress) as progress_bar:
+    with progress_bar(total=total, desc=description, unit=unit, unit_scale=count is None, show=progress) as bar:
         for episode in episodes:
             size = len(episode.rewards) if count is None else 1
             done += size
-            progress_bar.update(size)
+            bar.update(size)
             yield episode
             if total is not None and done >= total:
                 return

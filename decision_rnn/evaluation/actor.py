@@ -20,7 +20,7 @@ from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
 from decision_rnn.runs.folder import run_of
 from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.parsing import convert, plain
+from decision_rnn.utils.parsing import convert, to_plain
 
 
 class EnvironmentActor(Actor[ActingState]):
@@ -172,7 +172,7 @@ def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
 
 def evaluation_settings(configured: EvaluationConfig, **overrides: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
-    values = {name: plain(value) for name, value in overrides.items() if value is not None}
+    values = {name: to_plain(value) for name, value in overrides.items() if value is not None}
     settings: EvaluationConfig = convert({**asdict(configured), **values}, EvaluationConfig)
     if "window" in values and settings.inference != "window":
         raise InputError(f"window is {settings.window}, but inference is recurrent. Pass inference='window'.")

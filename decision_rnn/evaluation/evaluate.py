@@ -38,7 +38,7 @@ from decision_rnn.runs.folder import write_scores
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_folder
 from decision_rnn.utils.machine import commit, hardware, versions
-from decision_rnn.utils.messages import counted, quiet, warn
+from decision_rnn.utils.messages import pluralize, quiet, warn
 from decision_rnn.utils.parsing import PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
 from decision_rnn.utils.workers import available_cores
@@ -214,8 +214,8 @@ def _remarks(played: np.ndarray) -> tuple[str, ...]:
     if not cut.size:
         return ()
     return (
-        f"{cut.size} of {counted(played.size, 'episode')} were cut off after {cut.max():,} steps, so their returns are "
-        "incomplete: evaluation.max_episode_steps sets the limit",
+        f"{cut.size} of {pluralize(played.size, 'episode')} were cut off after {cut.max():,} steps, so their returns "
+        "are incomplete: evaluation.max_episode_steps sets the limit",
     )
 
 

@@ -30,7 +30,7 @@ from decision_rnn.evaluation.statistics import Estimate, estimate_score
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
-from decision_rnn.utils.messages import aligned, counted, warn
+from decision_rnn.utils.messages import align_columns, pluralize, warn
 
 AGENT = "agent"
 """The name of the agent among what predicts the actions."""
@@ -103,7 +103,7 @@ class HeldOutScore:
         return estimate_score(self.episode_errors(predictor)[None], self.steps)
 
     def __str__(self) -> str:
-        size = f"{counted(len(self.steps), 'episode')}, {counted(sum(self.steps), 'step')}"
+        size = f"{pluralize(len(self.steps), 'episode')}, {pluralize(sum(self.steps), 'step')}"
         estimates = [self.estimate(predictor) for predictor in self.errors]
         intervals = ["" if each.low is None else f"[{each.low:z.3f}, {each.high:z.3f}]" for each in estimates]
         rows = [["", *self.errors], [self.measure, *(f"{each.value:z.3f}" for each in estimates)]]
@@ -112,7 +112,7 @@ class HeldOutScore:
         for entry, name in enumerate(self.entries if len(self.entries) > 1 else ()):
             cells = [f"{values[entry]:z.3f}" for values in scores]
             rows.append([name, *(cells if self.variance[entry] else ["constant"] * len(cells))])
-        return "\n".join([f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *aligned(rows)])
+        return "\n".join([f"{self.agent}, step {self.step}: actions of {self.dataset}, {size}", *align_columns(rows)])
 
     __repr__ = __str__  # as a notebook shows it
 

@@ -20,7 +20,7 @@ from decision_rnn.evaluation.actor import EnvironmentActor, find_policy
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
-from decision_rnn.utils.messages import counted, quiet, warn
+from decision_rnn.utils.messages import pluralize, quiet, warn
 from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, convert
 from decision_rnn.utils.plugins import import_plugins
 
@@ -115,7 +115,7 @@ def record(
             action_space=environment.action_space,
         )
     if errors:
-        warn(f"the recording broke off: {store.path} has {counted(store.num_episodes, 'finished episode')}")
+        warn(f"the recording broke off: {store.path} has {pluralize(store.num_episodes, 'finished episode')}")
         raise errors[0]
     return open_dataset(name)
 

@@ -27,7 +27,7 @@ from decision_rnn.evaluation.targets import evaluated_returns
 from decision_rnn.runs.folder import MAY_CHANGE
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import new_file
-from decision_rnn.utils.messages import counted, warn
+from decision_rnn.utils.messages import pluralize, warn
 from decision_rnn.utils.parsing import TargetReturn, format_target, read_json, to_json
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
@@ -203,7 +203,7 @@ class Result(Measurements):
         if not targets:
             return str(self.held_out)
         spread, environment_id = protocol.episodes > 1, protocol.environment_id or data.environment_id
-        played = f"{counted(protocol.episodes, 'episode')} {'of BC' if targets[0].name == 'BC' else 'per target'}"
+        played = f"{pluralize(protocol.episodes, 'episode')} {'of BC' if targets[0].name == 'BC' else 'per target'}"
         subject = f"{self.config.backbone.name} on {data.name}, step {self.step}"
         title = f"{subject}, {played}, {describe_acting(protocol, self.config.condition)}, {environment_id}"
 

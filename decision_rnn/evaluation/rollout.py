@@ -17,7 +17,7 @@ from decision_rnn.environments.registry import episodes_at_once
 from decision_rnn.evaluation.acting import Actor
 from decision_rnn.evaluation.metrics import Metric
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import bar
+from decision_rnn.utils.messages import progress_bar
 from decision_rnn.utils.workers import parallel_map
 
 GROUP = 50
@@ -84,7 +84,7 @@ def rollout(
     fields = np.dtype([*EPISODE, *((metric.name, np.float64) for metric in metrics)])
     play = partial(score_group, actor, environment_id, limits, metrics, fields)
     played = np.zeros((len(target_returns), episodes), fields)
-    with one_thread(), bar(total=played.size, desc="evaluating", unit="episode") as progress:
+    with one_thread(), progress_bar(total=played.size, desc="evaluating", unit="episode") as progress:
         results: Iterable[np.ndarray]
         if processes > 1 and len(groups) > 1:
             results = parallel_map(play, tasks, min(processes, len(groups)), "plays episodes")

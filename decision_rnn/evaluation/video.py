@@ -24,7 +24,7 @@ from decision_rnn.evaluation.rollout import GroupPolicy, one_thread
 from decision_rnn.runs.checkpoint import TrainedAgent
 from decision_rnn.utils.errors import InputError, importing, one_line
 from decision_rnn.utils.files import new_file
-from decision_rnn.utils.messages import bar
+from decision_rnn.utils.messages import progress_bar
 from decision_rnn.utils.parsing import AUTO, format_target
 
 SIZE, FRAME_RATE = 400, 30
@@ -113,7 +113,7 @@ def film(
     ends = []
 
     def frames(environment: gymnasium.Env, every: int, speed: float) -> Iterator[Image.Image]:
-        with bar(desc="filming", unit="picture", leave=False) as progress:
+        with progress_bar(desc="filming", unit="picture", leave=False) as progress:
             for number in range(seed, seed + episodes):
                 for moment in moments(actor, environment, target_return, number, limits):
                     over = moment.ended or moment.steps >= seconds * speed - every

@@ -25,7 +25,7 @@ from decision_rnn.runs.loggers import Loggers
 from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.errors import InputError, writing
 from decision_rnn.utils.files import remove_directory, write_atomically
-from decision_rnn.utils.messages import typed
+from decision_rnn.utils.messages import shell_join
 from decision_rnn.utils.parsing import read_yaml
 
 BEST = "best"
@@ -101,7 +101,7 @@ def check_new_run(run: Path, overwrite: bool = False) -> None:
     if path.exists() and not overwrite:
         raise InputError(
             f"{run} already holds a run. Resume it with --resume (resume=True in Python), replace it with --overwrite "
-            f"(overwrite=True), or choose another --output, such as {typed(f'{run}-2')}."
+            f"(overwrite=True), or choose another --output, such as {shell_join(f'{run}-2')}."
         )
 
 
@@ -155,7 +155,7 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
         # Of defaults that follow from other keys, the latter say enough.
         configured = [key for key in differing if (saved.get(key), new.get(key)) != (None, None)] or differing
         stated = "; ".join(f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in configured)
-        offer = f"Resume it with {typed('--config', run / 'config.yaml')}, start from its weights with --init_from"
+        offer = f"Resume it with {shell_join('--config', run / 'config.yaml')}, start from its weights with --init_from"
         offer += ", or use another --output."
         raise InputError(f"{run} was started with {stated}. {remedy or offer}")
     return resumed

@@ -27,7 +27,7 @@ from decision_rnn.training.validation import Validation
 from decision_rnn.utils.distributed import TORCHRUN, any_process, rank
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.interruption import Interruption
-from decision_rnn.utils.messages import bar, quiet, typed, warn
+from decision_rnn.utils.messages import progress_bar, quiet, shell_join, warn
 
 Returned = TypeVar("Returned")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
@@ -63,7 +63,7 @@ class TrainingLoop:
         """Train until the last step, or until a signal or the callback stops it."""
         settings, trainer = self.config.training, self.trainer
         name = f"training {self.config.backbone.name}"
-        progress = bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
+        progress = progress_bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step")
         with closing(self.log.loggers), progress, self.interruption:
             self.best_step, checks = lowest_loss(self.log.held_out)
             self.stopped_early = 0 < settings.early_stopping_patience <= checks
@@ -104,7 +104,7 @@ class TrainingLoop:
                     stopped = any_process(stopped or self.interruption.requested)
         if any_process(self.interruption.requested):
             # In a notebook, this message is all that the user sees.
-            resume = typed("decision-rnn", "train", "--output", self.folder, "--resume")
+            resume = shell_join("decision-rnn", "train", "--output", self.folder, "--resume")
             raise KeyboardInterrupt(
                 f"interrupted at step {trainer.steps}; `{resume}`, in Python resume=True, goes on from there"
             )

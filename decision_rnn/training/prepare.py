@@ -36,7 +36,7 @@ from decision_rnn.training.trainer import Trainer
 from decision_rnn.training.validation import Validation
 from decision_rnn.utils.distributed import own_rows, rank, world_size
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import counted, tell, typed, warn
+from decision_rnn.utils.messages import pluralize, shell_join, tell, warn
 
 SEED_STRIDE = 1 << 32
 """Distance between the seeds of processes that train one agent; that of a run is smaller."""
@@ -75,7 +75,7 @@ def prepare_run(
         if store.fingerprint != saved.provenance.fingerprint:
             raise InputError(
                 f"{folder} was trained on other contents of {dataset.name}. Train another run from its weights, "
-                f"{typed('--init_from', folder)}, with another --output."
+                f"{shell_join('--init_from', folder)}, with another --output."
             )
         state = load_training_state(last_checkpoint(folder))
         trainer.result.load_state_dict(saved.agent.state_dict())
@@ -127,7 +127,7 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     episodes = top_episodes(store, config.top_fraction)
     if episodes.steps < config.training.context:
         raise InputError(
-            f"{config.dataset} with top_fraction {config.top_fraction} has {counted(episodes.steps, 'step')}, fewer "
+            f"{config.dataset} with top_fraction {config.top_fraction} has {pluralize(episodes.steps, 'step')}, fewer "
             f"than training.context {config.training.context}."
         )
     return episodes

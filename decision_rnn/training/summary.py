@@ -15,7 +15,7 @@ from decision_rnn.evaluation.targets import describe_reach, evaluated_returns
 from decision_rnn.runs.folder import BEST, lowest_loss, read_metrics
 from decision_rnn.training.run import Run
 from decision_rnn.utils.errors import InputError
-from decision_rnn.utils.messages import aligned, counted, typed
+from decision_rnn.utils.messages import align_columns, pluralize, shell_join
 
 
 def describe_run(
@@ -25,18 +25,18 @@ def describe_run(
     many of them reach the target returns."""
     backbone, training = config.backbone, config.training
     yield (
-        f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
+        f"{backbone.name}, {pluralize(backbone.layers, 'layer')} of width {backbone.width}: "
         f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone"
     )
     yield (
-        f"{counted(training.steps, 'training step')} of {training.optimizer}, objective {config.objective.name}; "
+        f"{pluralize(training.steps, 'training step')} of {training.optimizer}, objective {config.objective.name}; "
         f"the learning rate warms up over the first {training.warmup:,}"
     )
     carried = f", whose state is carried over {config.tbptt_segments} on average" if config.tbptt_segments > 1 else ""
     yield f"segments of {training.context} steps{carried}"
     if episodes is not store:
         yield (
-            f"the best {len(episodes):,} of {counted(len(store), 'episode')} are trained on, with returns from "
+            f"the best {len(episodes):,} of {pluralize(len(store), 'episode')} are trained on, with returns from "
             f"{episodes.episode_returns.min():g}"
         )
     targets = evaluated_returns(config.evaluation, spec, config) if config.takes_return else ()
@@ -59,7 +59,7 @@ def summarise(run: Run) -> str:
             rows.append([label, f"{chosen:,}", *(f"{loss:.4g}" for loss in losses)])
     ended = f"{'stopped at ' * (step < config.training.steps)}step {step:,} of {config.training.steps:,}"
     text = [f"{config.backbone.name} on {config.dataset}, {ended}, in {folder}"]
-    text += aligned(rows)
+    text += align_columns(rows)
     best = folder if lowest in (None, step) else folder / "checkpoints" / BEST
     commands: list[tuple[object, ...]] = [("data", "split", config.dataset)]
     if config.validation is not None:
@@ -72,4 +72,4 @@ def summarise(run: Run) -> str:
     elif run.agent.provenance.environment_id is not None:
         commands = [("evaluate", folder)]
     commands.append(("export", best))
-    return "\n".join([*text, "next:", *(f"  {typed('decision-rnn', *words)}" for words in commands)])
+    return "\n".join([*text, "next:", *(f"  {shell_join('decision-rnn', *words)}" for words in commands)])

@@ -19,7 +19,7 @@ from decision_rnn.utils.distributed import first_process_first, process_group, r
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import working_alone
 from decision_rnn.utils.messages import quiet, tell
-from decision_rnn.utils.parsing import convert, plain
+from decision_rnn.utils.parsing import convert, to_plain
 from decision_rnn.utils.plugins import import_plugins
 
 
@@ -148,7 +148,7 @@ def train_keys(
         if is_cloned(keys, dataset.store):
             run_config = from_dict({**keys, "condition.name": "none"}, source)
             tell(f"{dataset.name} has no rewards to condition on: the agent clones it (condition none)")
-        run_config = replace(run_config, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
+        run_config = replace(run_config, dataset=dataset.name, path=to_plain(dataset.path), partial=dataset.partial)
         folder = folder or Path("runs") / run_config.run_name
         if rank() == 0:
             stack.enter_context(working_alone(folder, "training", "training"))
@@ -169,8 +169,8 @@ def run_keys(config: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
     """The keyword arguments of a run as plain values, with `steps`, if there are any, in the training section."""
     if not isinstance(config.get("validation"), str | None):
         config = {**config, "validation": as_dataset(config["validation"]).name}
-    keys: dict[str, Any] = plain(config)
-    return keys if steps is None else {**keys, "training": {**(keys.get("training") or {}), "steps": plain(steps)}}
+    keys: dict[str, Any] = to_plain(config)
+    return keys if steps is None else {**keys, "training": {**(keys.get("training") or {}), "steps": to_plain(steps)}}
 
 
 def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.files import locked
-from decision_rnn.utils.messages import bar, warn
+from decision_rnn.utils.messages import progress_bar, warn
 
 TIMEOUT = (10, 30)
 """Seconds to wait for a connection, and for further bytes."""
@@ -47,7 +47,7 @@ def download(
             raise requests.exceptions.InvalidURL(f"{response.url} is not https, and the file has no known checksum")
 
     def fetch(url: str, target: str, manager: Any) -> None:
-        with bar(total=1, desc=file.name, unit="B", unit_scale=True) as progress:
+        with progress_bar(total=1, desc=file.name, unit="B", unit_scale=True) as progress:
             hooks = {"response": refuse_http}  # called for redirects too
             pooch.HTTPDownloader(progress, timeout=TIMEOUT, hooks=hooks)(url, target, manager)
         if check is not None:

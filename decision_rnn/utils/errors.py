@@ -10,7 +10,7 @@ class InputError(ValueError):
     """Invalid input from the user; the message names the file or key. The command line exits with code 2."""
 
 
-class EnvironmentFailure(RuntimeError):  # noqa: N818
+class MachineError(RuntimeError):
     """A failure of the machine, such as a full disk or a process that died. The command line exits with code 1."""
 
 
@@ -24,7 +24,7 @@ def writing(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = EnvironmentFailure if error.errno in FULL else InputError
+        kind = MachineError if error.errno in FULL else InputError
         raise kind(f"cannot write {path}: {one_line(error)}") from None
 
 
@@ -49,7 +49,7 @@ def reading(subject: object, kind: str, remedy: str = "Name another, or fetch it
     """
     try:
         yield
-    except (InputError, EnvironmentFailure, MemoryError):
+    except (InputError, MachineError, MemoryError):
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {one_line(error)}"

@@ -35,24 +35,24 @@ def warn(text: str) -> None:
         sys.stderr.flush()
 
 
-def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
+def progress_bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
     """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell; hidden elsewhere or if `show` is False."""
     without_terminal = False if type(sys.stderr).__module__.startswith("ipykernel") else None
     make: Any = tqdm  # whose overloads take no unpacked arguments
     return make(*arguments, disable=True if _silent.get() or not show else without_terminal, **settings)
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """A number with its noun: `1 step`, `2,000 steps`."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table: the first column to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
 
 
-def typed(*words: object) -> str:
+def shell_join(*words: object) -> str:
     """Words as they are typed in a shell, those with spaces in quotes: `evaluate 'my run'`."""
     return shlex.join(map(str, words))

@@ -37,7 +37,7 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for all else."""
     return to_jsonable_python(value, fallback=lambda each: each.tolist() if hasattr(each, "tolist") else str(each))
 

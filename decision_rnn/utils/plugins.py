@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from decision_rnn.utils.errors import InputError, one_line
-from decision_rnn.utils.messages import typed
+from decision_rnn.utils.messages import shell_join
 from decision_rnn.utils.parsing import Names, convert
 
 
@@ -40,7 +40,7 @@ def check_plugins(names: Iterable[str]) -> None:
     """InputError unless all modules that a configuration names have been imported; none is imported here."""
     missing = [name for name in names if name not in sys.modules]
     if missing:
-        raise InputError(f"it needs modules that are not imported. Add {typed('--plugins', ','.join(missing))}.")
+        raise InputError(f"it needs modules that are not imported. Add {shell_join('--plugins', ','.join(missing))}.")
 
 
 def plugin_hashes(names: Iterable[str]) -> dict[str, str]:

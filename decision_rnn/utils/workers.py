@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from decision_rnn.utils.errors import EnvironmentFailure
+from decision_rnn.utils.errors import MachineError
 from decision_rnn.utils.interruption import SIGNALS
 
 Task = TypeVar("Task")
@@ -90,7 +90,7 @@ def parallel_map(
         pool.shutdown(cancel_futures=True)
         raise
     except BrokenProcessPool as error:
-        raise EnvironmentFailure(
+        raise MachineError(
             f"a process that {activity} has died: free memory, ask for fewer processes, or put the work of a script "
             'under `if __name__ == "__main__":`'
         ) from error

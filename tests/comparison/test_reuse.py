@@ -26,7 +26,7 @@ from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import last_checkpoint, read_config
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.utils.errors import InputError, MachineError
 from decision_rnn.utils.files import locked
 
 Compare = Callable[..., Comparison]
@@ -174,7 +174,7 @@ def test_comparison_without_a_result_raises(mine: Path, comparing: Compare, tmp_
     place = tmp_path / "runs" / "local-mine"
     place.parent.mkdir()
     place.write_text("no folder can be made here")
-    with pytest.raises(EnvironmentFailure, match=rf"narrow-seed0 failed: .*Not a directory.* {place}/narrow-seed0"):
+    with pytest.raises(MachineError, match=rf"narrow-seed0 failed: .*Not a directory.* {place}/narrow-seed0"):
         comparing(variants=NARROW_AND_WIDE)
     assert len(read_comparison(tmp_path / "runs").failed) == 2
 

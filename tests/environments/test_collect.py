@@ -16,7 +16,7 @@ from decision_rnn.data.collect import collect, open_or_collect
 from decision_rnn.data.store import FORMAT
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.recipe import Recipe
-from decision_rnn.utils.errors import EnvironmentFailure
+from decision_rnn.utils.errors import MachineError
 
 pytestmark = [pytest.mark.usefixtures("inside"), pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")]
 SPACES = Box(-np.inf, np.inf, (3,)), Box(-1.0, 1.0, (2,))
@@ -87,7 +87,7 @@ def test_worker_that_fails_or_dies_is_an_error(tmp_path: Path, monkeypatch: pyte
     next(episodes)
     (worker,) = multiprocessing.active_children()
     worker.kill()
-    with pytest.raises(EnvironmentFailure, match="collects episodes"):
+    with pytest.raises(MachineError, match="collects episodes"):
         list(episodes)
 
 

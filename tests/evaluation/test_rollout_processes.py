@@ -29,7 +29,7 @@ from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import score
 from decision_rnn.evaluation.rollout import rollout
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.utils.errors import InputError, MachineError
 
 WAIT = 300
 """Seconds after which a process counts as hung; on a busy machine, importing torch alone takes twenty."""
@@ -141,7 +141,7 @@ def die() -> None:
     [
         (bad_input, InputError, "^mend the agent$"),
         (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
-        (die, EnvironmentFailure, "plays episodes"),
+        (die, MachineError, "plays episodes"),
     ],
 )
 def test_errors_and_the_death_of_a_worker_raise(fail: Callable[[], None], error: type[Exception], words: str) -> None:

@@ -21,7 +21,7 @@ from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.runs.folder import MetricsLog, check_resumed_run, last_checkpoint, read_metrics, write_config
 from decision_rnn.training.train import train
-from decision_rnn.utils.errors import EnvironmentFailure, InputError
+from decision_rnn.utils.errors import InputError, MachineError
 
 pytestmark = pytest.mark.usefixtures("small_store")
 
@@ -149,7 +149,7 @@ def test_run_killed_while_writing_its_first_checkpoint_resumes(store: EpisodeSto
 def test_full_disk_at_a_checkpoint_raises_and_can_be_resumed(tmp_path: Path) -> None:
     with (
         disk_of(10_000),
-        pytest.raises(EnvironmentFailure, match=r"checkpoint.*File too large"),
+        pytest.raises(MachineError, match=r"checkpoint.*File too large"),
     ):
         train(configure(), output=tmp_path / "run")
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
@@ -223,7 +223,7 @@ def test_metrics_skip_malformed_lines_and_log_goes_on_after_them(tmp_path: Path)
 def test_full_disk_while_writing_metrics_raises(tmp_path: Path, name: str) -> None:
     """Of TensorBoard's file and metrics.jsonl, either may reach the limit first."""
     log = MetricsLog(tmp_path, configure(), 0, 0.0)
-    with disk_of(5_000), pytest.raises(EnvironmentFailure, match=r"cannot write .*File too large"):
+    with disk_of(5_000), pytest.raises(MachineError, match=r"cannot write .*File too large"):
         for step in range(1, 10_000):
             log.write(step, **{name: 1.0})
     MetricsLog(tmp_path, configure(), 3, 0.0).write(4)

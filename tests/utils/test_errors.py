@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from decision_rnn.cli.main import main
-from decision_rnn.utils.errors import EnvironmentFailure, InputError, importing, writing
+from decision_rnn.utils.errors import InputError, MachineError, importing, writing
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         (InputError("seed is -1:\nit must be at least 0"), 2),
-        (EnvironmentFailure("a process that plays episodes died"), 1),
+        (MachineError("a process that plays episodes died"), 1),
         (OSError(errno.ENOSPC, "No space left on device"), 1),
         (PermissionError(errno.EACCES, "Permission denied", "a"), 2),
         (MemoryError(), 1),
@@ -38,7 +38,7 @@ def test_command_line_exits_with_the_code_of_the_error(
     [
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "layers.py"), InputError, "layers.py"),
         (OSError("the disk is gone"), InputError, "the disk is gone"),
-        (OSError(errno.ENOSPC, "No space left on device"), EnvironmentFailure, "No space"),
+        (OSError(errno.ENOSPC, "No space left on device"), MachineError, "No space"),
     ],
 )
 def test_error_in_writing_names_the_file_and_its_cause(error: OSError, kind: type[Exception], name: str) -> None:

@@ -23,7 +23,7 @@ from decision_rnn.environments.tasks import TASKS, MujocoTask
 from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError, one_line, reading
 from decision_rnn.utils.files import new_file
-from decision_rnn.utils.messages import bar, warn
+from decision_rnn.utils.messages import progress_bar, warn
 
 FOLDER = "~/.d4rl/datasets"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
@@ -84,7 +84,7 @@ def _convert(name: str, file: Path, folder: Path) -> EpisodeStore:
     notes = [] if _is_published(name, files) else ["its SHA-256 is not that of the published file"]
     store = EpisodeStore.write(
         folder,
-        bar(read_d4rl(file, task), "converting", unit=" episodes"),
+        progress_bar(read_d4rl(file, task), "converting", unit=" episodes"),
         # Version 4, because Walker2d in the data differs from version 5; Hopper and HalfCheetah are the same in both.
         environment_id=f"{task.environment}-v4",
         source={"files": files, "notes": notes},

@@ -37,7 +37,7 @@ from decision_rnn.environments.spaces import Spaces, read_space
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError, one_line, reading
 from decision_rnn.utils.files import new_directory
-from decision_rnn.utils.messages import bar
+from decision_rnn.utils.messages import progress_bar
 
 METADATA_FILE = "metadata.json"
 LEVELS = ("simple", "medium", "expert")
@@ -73,7 +73,7 @@ class MinariSource(Source):
             environment_id, settings = environment_of(metadata, f"the Minari dataset {name}")
             return EpisodeStore.write(
                 folder,
-                bar(read_minari(dataset_id), "converting", unit=" episodes"),
+                progress_bar(read_minari(dataset_id), "converting", unit=" episodes"),
                 environment_id=environment_id,
                 source={
                     "files": identify(data_files(dataset_id)),

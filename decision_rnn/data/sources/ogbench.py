@@ -26,7 +26,7 @@ from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.download import download, hub_folder
 from decision_rnn.utils.errors import InputError, reading
-from decision_rnn.utils.messages import bar, counted
+from decision_rnn.utils.messages import pluralize, progress_bar
 
 KEYS = ("observations", "actions", "terminals")
 # A copy, since OGBench's own server has been down since August 2026.
@@ -109,7 +109,7 @@ class OGBenchSource(Source):
                 entries = oracle_entries(recipe.task)
                 episodes = (
                     goal_episode(episode.observations[:, :states], episode.actions, entries)
-                    for episode in bar(store, "computing goals", total=len(store))
+                    for episode in progress_bar(store, "computing goals", total=len(store))
                 )
                 return EpisodeStore.write(folder, episodes, source=store.source, **options)
 
@@ -143,7 +143,7 @@ def _check_counts(file: Path, recipe: OGBenchRecipe) -> None:
     if lengths != [recipe.length] * (recipe.episodes or 0):
         raise InputError(
             f"the file is not OGBench's {recipe.name[8:]}: expected {recipe.episodes:,} episodes of {recipe.length:,} "
-            f"steps, found {counted(len(lengths), 'episode')}, {counted(sum(lengths), 'step')}"
+            f"steps, found {pluralize(len(lengths), 'episode')}, {pluralize(sum(lengths), 'step')}"
         )
 
 

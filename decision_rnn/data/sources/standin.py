@@ -26,7 +26,7 @@ from decision_rnn.environments.playing import play_episode
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.environments.tasks import TASKS
-from decision_rnn.utils.messages import bar, warn
+from decision_rnn.utils.messages import progress_bar, warn
 
 BEHAVIOR = Path(__file__).parents[1] / "behavior"
 """The folder of the actors' weights."""
@@ -149,7 +149,7 @@ class StandinSource(Source):
             stores = [self.open(part, None) for part in parts]
             return EpisodeStore.write(
                 folder,
-                bar(chain(*stores), "joining", unit=" episodes"),
+                progress_bar(chain(*stores), "joining", unit=" episodes"),
                 environment_id=stores[0].environment_id,
                 source={"parts": [store.source for store in stores]},
                 spaces=spaces,
