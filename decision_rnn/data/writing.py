@@ -21,6 +21,20 @@ def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
     return {name: slice(end - width, end) for name, width, end in zip(names, widths, accumulate(widths), strict=True)}
 
 
+def of_equal_length(firsts: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The episodes of each length, (n,), and their rows, (n, length), a chunk at a time, from their first rows."""
+    for length in np.unique(lengths):
+        episodes, size = np.flatnonzero(lengths == length), max(1, CHUNK // int(length))
+        for group in np.split(episodes, range(size, len(episodes), size)):
+            yield group, firsts[group, None] + np.arange(length)
+
+
+def returns_to_go(rewards: np.ndarray) -> np.ndarray:
+    """The sums of rewards (n, T) from each step to the last, float64."""
+    # In float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
+    return np.cumsum(rewards[:, ::-1], axis=1, dtype=np.float64)[:, ::-1]
+
+
 def _grouped(episodes: Iterable[Episode]) -> Iterator[list[Episode]]:
     """Lists of successive episodes, each of at least GROUP steps but for the last."""
     group, steps = list[Episode](), 0
@@ -48,11 +62,9 @@ def _rows(episodes: Sequence[Episode], lengths: np.ndarray) -> tuple[np.ndarray,
     rows[:, columns["reward"].start] = rewards
     rows[:, columns["timestep"].start] = times = np.arange(len(rewards)) - np.repeat(firsts, lengths)
     rows[:, columns["reset"].start] = times == 0
-    for episode, (start, stop) in enumerate(pairwise([*firsts.tolist(), len(rewards)])):
-        # In float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
-        sums = np.cumsum(rewards[start:stop][::-1], dtype=np.float64)[::-1]
-        rows[start:stop, columns["return_to_go"].start] = sums
-        returns[episode] = rows[start:stop, columns["reward"].start].sum(dtype=np.float64)
+    for group, steps in of_equal_length(firsts, lengths):
+        rows[steps, columns["return_to_go"].start] = returns_to_go(rewards[steps])
+        returns[group] = rows[steps, columns["reward"].start].sum(axis=1, dtype=np.float64)
     return rows, returns
 
 
