@@ -230,8 +230,11 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     import onnx_ir
     from onnx_ir.passes import common
 
+    from decision_rnn.deploy.rewrite import simplified
     from decision_rnn.deploy.runtime import FORMAT, FORMAT_KEY, POLICY_KEY
 
+    timestep = [part["input"] for part in description["state"]].index("h_in_timestep")
+    model = simplified(model, model.graph.inputs[2], model.graph.inputs[4 + timestep])
     read = _state_dependencies(model)
     description["state"] = list(compress(description["state"], read))
     model.graph.inputs[4:] = list(compress(model.graph.inputs[4:], read))
