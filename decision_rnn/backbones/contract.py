@@ -166,12 +166,15 @@ class HeadsConfig(BackboneConfig):
 
     heads: PositiveInt = 4
     rotary: ClassVar[bool] = False
+    normalizes_heads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         factor = 2 * self.heads if self.rotary else self.heads
         if self.width % factor:
             raise ValueError(f"backbone.width {self.width} must be a multiple of {factor}, for backbone.heads")
+        if self.normalizes_heads and self.width == self.heads:  # the norm of one channel is zero
+            raise ValueError(f"backbone.heads {self.heads} leaves a head less than two channels")
 
 
 BACKBONES: ClassRegistry[BackboneConfig] = ClassRegistry("backbone")

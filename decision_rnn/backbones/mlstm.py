@@ -18,6 +18,8 @@ and forget biases from time_scales.py; theirs, from 3 to 6 over the heads, are h
 Limits: as those of retention (retention.py).
 """
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,6 +37,7 @@ class MLSTMConfig(HeadsConfig, FadingConfig):
     """mLSTM, "xLSTM: Extended Long Short-Term Memory". Each head has its own memory."""
 
     name: str = "mlstm"
+    normalizes_heads: ClassVar[bool] = True
 
 
 @register_backbone(MLSTMConfig)

@@ -309,7 +309,7 @@ def plot_held_out(
     title = f"{score.agent}, step {score.step}: episode {number} of {score.dataset}, of median error per step"
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, format=path.suffix[1:] or "png", dpi=120)
 
 
 def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
