@@ -15,8 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import scipy
 from pydantic import BeforeValidator, PlainSerializer
-from scipy import stats
 
 from decision_rnn.agent.conditions.base import ConditionConfig
 from decision_rnn.config import EvaluationConfig, RunConfig, TrainingConfig, from_dict, to_dict
@@ -122,7 +122,7 @@ class TargetResult:
             yield f"{self.name}: tasks 1 to {len(self.task_scores)} score {scores}"
         count, successes = len(self.returns), self.returns.count(data.reference_max)
         if count > 1 and {data.reference_min, data.reference_max}.issuperset(self.returns):
-            low, high = stats.binomtest(successes, count).proportion_ci(method="wilson")
+            low, high = scipy.stats.binomtest(successes, count).proportion_ci(method="wilson")
             yield (
                 f"{self.name}: {successes}/{count} episodes score 100, the others 0 (95% Wilson interval "
                 f"{100 * low:.1f} to {100 * high:.1f} for this agent; variation between seeds is larger)"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy  # its parts are imported when they are first used
 
 LEVEL = 0.95
 """Nominal coverage of every interval."""
@@ -63,7 +63,7 @@ def summarise_seeds(scores: Scores, episodes: int | None = None, complete: bool 
 
 def t_test(value: float, error: float, degrees: float) -> Estimate:
     """A value with Student's t interval, and the test of whether it is 0, from its standard error."""
-    half, p_value = _t_quantile(degrees) * error, 2 * special.stdtr(degrees, -abs(value) / error)
+    half, p_value = _t_quantile(degrees) * error, 2 * scipy.special.stdtr(degrees, -abs(value) / error)
     return Estimate(value, value - half, value + half, INTERVAL, float(p_value), error, degrees)
 
 
@@ -88,10 +88,10 @@ def standard_error(scores: np.ndarray, episodes: int | None = None) -> float:
     binomial noise in the episodes causes, with the estimate of Agresti and Coull ("Approximate Is Better than 'Exact'
     for Interval Estimation of Binomial Proportions", 1998), which is positive also where every episode succeeds.
     """
-    error = float(stats.sem(scores)) if np.ptp(scores) > 1e-9 * np.abs(scores).max() else 0.0
+    error = float(scipy.stats.sem(scores)) if np.ptp(scores) > 1e-9 * np.abs(scores).max() else 0.0
     if episodes is None:
         return error
-    z, count = special.ndtri((1 + LEVEL) / 2), episodes * len(scores)
+    z, count = scipy.special.ndtri((1 + LEVEL) / 2), episodes * len(scores)
     share = (scores.mean() / 100 * count + z**2 / 2) / (count + z**2)
     return max(error, float(100 * np.sqrt(share * (1 - share) / (count + z**2))))
 
@@ -132,7 +132,7 @@ def adjust_p_values(differences: Mapping[str, Estimate], margin: float | None = 
     """
     p_values = {label: each.p_value for label, each in differences.items() if each.p_value is not None}
     larger = {
-        label: float(special.stdtr(each.degrees, (abs(each.value) - margin) / each.error))
+        label: float(scipy.special.stdtr(each.degrees, (abs(each.value) - margin) / each.error))
         for label, each in differences.items()
         if margin is not None and each.error
     }
@@ -154,7 +154,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def interquartile_mean(scores: Scores) -> float:
     """Mean of the middle half of scores of any shape: a quarter of them, rounded down, is dropped at either end."""
-    return float(stats.trim_mean(scores, 0.25, axis=None))
+    return float(scipy.stats.trim_mean(scores, 0.25, axis=None))
 
 
 def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> Estimate:
@@ -186,7 +186,7 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     each dataset, (seeds,), are resampled separately."""
     generator = np.random.default_rng(seed)
     redrawn = [generator.choice(scores, (resamples, len(scores))) for scores in datasets]
-    return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
+    return np.asarray(scipy.stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
 
 
 def estimate_score(errors: np.ndarray, steps: Sequence[int]) -> Estimate:
@@ -224,7 +224,9 @@ def error_over_episodes(means: np.ndarray, variants: Sequence[np.ndarray], steps
     without_each = (sums.sum() - sums) / np.maximum(lengths.sum() - lengths, 1)
     by_seed = [np.average(errors, axis=1, weights=steps) for errors in variants]
     samples = [values for values in ((len(steps) - 1) * without_each, *by_seed) if len(values) > 1]
-    return combine_variances([stats.sem(values) ** 2 for values in samples], [len(values) - 1 for values in samples])
+    return combine_variances(
+        [scipy.stats.sem(values) ** 2 for values in samples], [len(values) - 1 for values in samples]
+    )
 
 
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Estimate:
@@ -244,7 +246,7 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
     intervals = [improvement_interval(p, *map(len, pair)) for p, pair in zip(probabilities, pairs, strict=True)]
     below, above = np.linalg.norm(np.array(intervals) - probabilities[:, None], axis=0) / len(pairs)
     variance = sum((len(a) + len(b) + 1) / (12 * len(a) * len(b)) for a, b in pairs)
-    p_value = float(2 * stats.norm.sf(abs((probabilities - 0.5).sum()) / np.sqrt(variance)))
+    p_value = float(2 * scipy.stats.norm.sf(abs((probabilities - 0.5).sum()) / np.sqrt(variance)))
     return Estimate(mean, mean - float(below), mean + float(above), INTERVAL, p_value)
 
 
@@ -268,8 +270,8 @@ def improvement_interval(probability: float, runs: int, others: int) -> tuple[fl
         return (probability - p) ** 2 - t**2 * variance
 
     step = 1e-9  # away from the observed end, where the variance is 0 too
-    low = 0.0 if probability < step else optimize.brentq(excess, 0.0, probability - step)
-    high = 1.0 if probability > 1 - step else optimize.brentq(excess, probability + step, 1.0)
+    low = 0.0 if probability < step else scipy.optimize.brentq(excess, 0.0, probability - step)
+    high = 1.0 if probability > 1 - step else scipy.optimize.brentq(excess, probability + step, 1.0)
     return float(low), float(high)
 
 
@@ -286,4 +288,4 @@ def target_error(targets: Sequence[float], returns: Sequence[np.ndarray], data_r
 
 def _t_quantile(degrees: float) -> float:
     """Student's t quantile of a two-sided interval."""
-    return float(special.stdtrit(degrees, (1 + LEVEL) / 2))
+    return float(scipy.special.stdtrit(degrees, (1 + LEVEL) / 2))
