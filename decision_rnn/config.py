@@ -138,7 +138,7 @@ class EvaluationConfig:
 
     Attributes:
         episodes: Episodes per target return; in training, 0 for no evaluation.
-        target_returns: Target returns, or `auto` for as much as the condition's limit lets the agent see at every step.
+        target_returns: Target returns, or `auto` for the condition's limit at every step.
             Default: `auto` and the dataset's own targets inside the data, or, without a limit, the dataset's own
             targets and the best return in the data.
         inference: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every

@@ -17,7 +17,7 @@ Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
   without parameters or gradients of its own.
 - The authors' code always projects h back to the width. Here this is done at expansions other than 1 or with
   `projection`. Without it, h itself is added to the residual stream, positive in every channel; subsequent norms and
-  maps can remove that offset. No projection is the default because it trains better at equal parameters.
+  maps can remove that offset. Which scores better has not been measured.
 
 The paper's log-space scan is available as `scan: log` (ops/log_space.py) for comparison: it does not support signed
 candidates, loses precision as the segment grows, and takes several times as long on a CPU. `step` is the same plain

@@ -3,7 +3,8 @@
     y_t = W_2 GELU(W_1 x_t + b_1) + b_2
 
 The usual policy of behaviour cloning, in the block that all mixers share. The difference in score between a layer with
-memory and this one at equal parameters is the value of memory on a dataset; in Markov environments it can be zero
+memory and this one at equal parameters estimates the value of memory on a dataset, up to what seeds and sizes change;
+in Markov environments it can be zero
 (Emmons et al., "RvS: What is Essential for Offline RL via Supervised Learning?" (2021), whose policies are conditioned
 MLPs of two hidden layers).
 

@@ -17,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.environments import memory, ogbench
 from decision_rnn.environments.spaces import Spaces, layouts_of
-from decision_rnn.utils.errors import InputError, did_you_mean, one_line
+from decision_rnn.utils.errors import InputError, did_you_mean, install, one_line
 from decision_rnn.utils.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
@@ -92,7 +92,7 @@ def _remedy(environment_id: str | None, error: Exception) -> str:
         suggestion = did_you_mean(environment_id, gymnasium.registry, likeness=0.8)
         return f"{suggestion}Name a module that registers it with --plugins MODULE"
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
-        return f"pip install 'decision-rnn[{error.name}]'"
+        return install(error.name)
     return one_line(error)
 
 

@@ -28,6 +28,11 @@ def writing(path: object) -> Iterator[None]:
         raise kind(f"cannot write {path}: {one_line(error)}") from None
 
 
+def install(extra: str) -> str:
+    """The command that installs an extra of this package, which no index has."""
+    return f"pip install -e '.[{extra}]' in the clone of decision_rnn"
+
+
 @contextlib.contextmanager
 def importing(subject: object, extra: str) -> Iterator[None]:
     """InputError, naming the extra that brings it, for a package that `subject` needs and that is not installed, or
@@ -35,7 +40,7 @@ def importing(subject: object, extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InputError(f"{subject} needs the package {error.name}: pip install 'decision-rnn[{extra}]'") from None
+        raise InputError(f"{subject} needs the package {error.name}: {install(extra)}") from None
     except ImportError as error:  # of a package that does not fit another one, or lacks a library
         fault = f"importing what {subject} needs fails ({one_line(error)})"
         raise InputError(f"{fault}. Try pip install --upgrade.") from error

@@ -76,6 +76,6 @@ def test_invalid_arguments_or_a_missing_package_stop_before_any_work(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for name in [name for name in sys.modules if name.startswith("decision_rnn.deploy.")]:
         monkeypatch.delitem(sys.modules, name)
-    assert_refused("export run --output new/policy.onnx", "decision-rnn[onnx]")
-    assert_refused("evaluate run/policy.onnx", "decision-rnn[onnx]")
+    assert_refused("export run --output new/policy.onnx", ".[onnx]")
+    assert_refused("evaluate run/policy.onnx", ".[onnx]")
     assert contents() == before

@@ -172,7 +172,7 @@ def test_error_of_a_run_is_found_in_its_log(tmp_path: Path) -> None:
 
 def test_ray_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"ray.*decision-rnn\[ray\]"):
+    with pytest.raises(InputError, match=r"ray.*\.\[ray\]"):
         RayExecutor()
 
 

@@ -58,7 +58,7 @@ def test_only_registered_environments_are_made(name: str) -> None:
 def test_missing_package_is_named_with_its_extra(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(gymnasium.registry, name, raising=False)
-    with pytest.raises(MissingEnvironmentError, match=rf"{name}.*'decision-rnn\[{package}\]'"):
+    with pytest.raises(MissingEnvironmentError, match=rf"{name}.*'\.\[{package}\]'"):
         make_environment(name)
 
 

@@ -21,7 +21,7 @@ class ReturnToGoConfig(ConditionConfig):
     Attributes:
         rtg_quantile: Limit of the acting agent's return-to-go, as a quantile of the data's returns-to-go over episodes
             weighted by their returns: at 0.8, a fifth of the return in the data was earned in episodes above it. 1 is
-            the largest, 0 no limit. See `return_to_go_limits`.
+            the largest, 0 no limit. In training the limit is a little higher: see `return_to_go_limits`.
         noise: Standard deviation of the noise added to a segment's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """

@@ -73,8 +73,8 @@ def _popgym(kind: str, suffix: object, environment_id: str, level: int = 0) -> M
         spaces,
         references[level],
         references[level][1:],
-        f"the reference scores are the mean return of random actions and {best}; compare returns with papers on "
-        "POPGym, whose data come from other experts",
+        f"the reference scores are the mean return of random actions and {best}; published returns on POPGym "
+        "are of agents trained online: for orientation only",
         requirements=("popgym",),
     )
 

@@ -70,6 +70,9 @@ class OGBenchSource(Source):
         super().check(_variant(name)[1])
 
     def spec(self, name: str, store: EpisodeStore) -> DatasetSpec:
+        compared = "the data are made by OGBench's recipe, not its file: published scores are for orientation only"
+        if "files" in store.source:
+            compared = f"compare with papers on OGBench's {name[8:].removesuffix(VALIDATION)}"
         return spec_of_store(
             name,
             store,
@@ -79,9 +82,7 @@ class OGBenchSource(Source):
             target_returns=(1.0,),
             return_scale=1.0,
             comparable="a return is 1 where the goal is reached, so that a score is the success rate in percent, over "
-            "five tasks if the episodes are a multiple of five; compare with papers on OGBench's "
-            f"{name[8:].removesuffix(VALIDATION)}, whose data are made by the same recipe, unless they were read from "
-            "its file",
+            f"five tasks if the episodes are a multiple of five; {compared}",
             requirements=("ogbench",),
             tasks=GOALS,
         )
