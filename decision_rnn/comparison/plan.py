@@ -185,16 +185,18 @@ def check_importable(config: RunConfig, environment_id: str | None) -> None:
 def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, ...]:
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
 
-    `AUTO`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best.
+    `AUTO`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best;
+    the first target is both if the variants are conditioned on steps alone.
     """
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
     limited = conditioned and all(config.condition.limited for config in conditioned)
     capped = [target for target in paper if limited and target > high]
-    roles: dict[float, list[Role]] = {target: ["paper"] for target in paper}
-    roles.setdefault(high if high in paper else min(capped, default=high), []).append("best")
     returns = any(config.takes_return for config in configs)
+    best = high if returns or not conditioned else paper[0]
+    roles: dict[float, list[Role]] = {target: ["paper"] for target in paper}
+    roles.setdefault(high if high in paper else min(capped, default=best), []).append("best")
     for target in spread_targets(low, high, SPREAD) if returns and low < high else ():
         roles.setdefault(target, []).append("spread")
     return tuple(

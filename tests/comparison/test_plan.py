@@ -136,6 +136,12 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
     assert [(each.target_return, each.roles) for each in planned[:2]] == [(best + 10, ("paper",)), (best, ("best",))]
 
 
+def test_agents_conditioned_on_steps_play_no_return_of_the_data(mine: Path) -> None:
+    steps: dict[str, Any] = {"training.goal_relabeling": "hindsight", "evaluation.target_returns": [-20]}
+    ((dataset,), _) = make_plan(small(Path("x"), **steps), "test").trials()
+    assert [(each.target_return, each.roles) for each in dataset.targets] == [(-20, ("paper", "best"))]
+
+
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
