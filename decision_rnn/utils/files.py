@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from decision_rnn.utils.errors import InputError, writing
+from decision_rnn.utils.errors import FULL, InputError, writing
 
 SUFFIX = ".decision_rnn"
 """How the names of temporary folders end."""
@@ -82,15 +82,20 @@ def write_atomically(path: Path, data: bytes) -> None:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """As `new_file`, in a folder that exists."""
-    with _temporary(path) as temporary:
-        yield temporary
-        for each in (*temporary.rglob("*"), temporary):
-            _fsync(each)
-        try:
-            temporary.replace(path)
-        except OSError:  # a directory that another process has put there first stays
-            if not (temporary.is_dir() and path.is_dir()):
-                raise
+    try:
+        with _temporary(path) as temporary:
+            yield temporary
+            for each in (*temporary.rglob("*"), temporary):
+                _fsync(each)
+            try:
+                temporary.replace(path)
+            except OSError:  # a directory that another process has put there first stays
+                if not (temporary.is_dir() and path.is_dir()):
+                    raise
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:  # those of writing name no file
+            error.filename = str(path)
+        raise
     _fsync(path.parent)
 
 

@@ -37,9 +37,10 @@ def failing(code: int) -> Callable[..., None]:
 def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space") as raised:
         patch.setattr(os, "fsync", failing(errno.ENOSPC))
         write_atomically(path, b"new")
+    assert raised.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
     write_atomically(path, b"new")
