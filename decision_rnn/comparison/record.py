@@ -105,14 +105,14 @@ class Record:
     """The measurements of a comparison of variants x datasets x seeds.
 
     Attributes:
-        schema: Version of the file format; 4 has no held-out errors.
+        schema: Version of the file format.
         episodes: Episodes of the last checkpoint, per target; 0 if nothing is played.
         margin: In points of score, within which a variant counts as equivalent to the reference; None if not tested.
         variants: In the order of the command, controls last; the first one is the reference.
         trials: The runs that have a result.
     """
 
-    schema: Literal[4, 5] = 5
+    schema: Literal[5] = 5
     command: str
     seeds: tuple[int, ...]
     episodes: int

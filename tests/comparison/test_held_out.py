@@ -282,13 +282,6 @@ def test_differences_cover_the_true_one_over_episodes_and_seeds() -> None:
     assert 0.9 < covered / 200 <= 1
 
 
-def test_records_of_comparisons_before_held_out_errors_are_read(tmp_path: Path) -> None:
-    write_comparison(tmp_path, comparison := of_trials([make_trial("mingru", 50.0)]))
-    file = tmp_path / "comparison.json"
-    file.write_text(file.read_text().replace('"schema":5', '"schema":4'))
-    assert replace(read_comparison(tmp_path), schema=5) == comparison
-
-
 def test_held_out_scores_stand_beside_the_returns(comparing: Compare, tmp_path: Path) -> None:
     for name, seed in (("mine", 0), ("held-out", 1)):
         write_store(f"local/{name}", pendulum_episodes(seed), "Pendulum-v1", overwrite=True)

@@ -322,5 +322,5 @@ def test_data_frames_have_a_row_for_each_target(tmp_path: Path) -> None:
     frame = read_comparison(tmp_path).to_dataframe()
     assert frame.score.tolist() == [row["score"] for row in comparison.table()]
     (tmp_path / "comparison.json").write_text('{"schema": 3}')
-    with pytest.raises(InputError, match=r"comparison\.json.*schema.* 4"):
+    with pytest.raises(InputError, match=r"comparison\.json.*schema.* 5"):
         read_comparison(tmp_path)
