@@ -288,7 +288,7 @@ def test_agent_without_environment_is_evaluated_on_held_out_episodes(
     (file,) = (run.folder / "results").iterdir()
     assert read_result(file) == result
     capsys.readouterr()
-    figure = str(folders / "figure.png")
+    figure = str(folders / "figure")  # a PNG at the path as given
     assert main(["evaluate", str(run.folder), "--validation", "local/other", "--plot", figure]) == 0
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("local/other", "7 episodes", *REFERENCES))
