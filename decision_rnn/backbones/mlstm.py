@@ -18,8 +18,6 @@ and forget biases from time_scales.py; theirs, from 3 to 6 over the heads, are h
 Limits: as those of retention (retention.py).
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,7 +35,7 @@ class MLSTMConfig(HeadsConfig, FadingConfig):
     """mLSTM, "xLSTM: Extended Long Short-Term Memory". Each head has its own memory."""
 
     name: str = "mlstm"
-    normalizes_heads: ClassVar[bool] = True
+    normalizes_heads = True
 
 
 @register_backbone(MLSTMConfig)

@@ -20,8 +20,6 @@ matrix, theirs has a block for each head. R starts at zero, as theirs; the forge
 head with all half-lives; theirs, from -7 to 5, are half-lives of up to 103 steps.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,7 +33,7 @@ class SLSTMConfig(HeadsConfig, FadingConfig):
     """sLSTM, "xLSTM: Extended Long Short-Term Memory". The recurrent matrices mix the channels of a head."""
 
     name: str = "slstm"
-    normalizes_heads: ClassVar[bool] = True
+    normalizes_heads = True
 
 
 @register_backbone(SLSTMConfig)
