@@ -82,7 +82,7 @@ def compare(
 
     Raises:
         InputError: If an argument is invalid, or a run impossible as it is configured, before the first run.
-        EnvironmentFailure: If every run has failed, with the error of the first.
+        MachineError: If every run has failed, with the error of the first.
 
     Example:
         >>> comparison = decision_rnn.compare(
@@ -159,7 +159,7 @@ def run_plan(plan: Plan, command: str, executor: LocalExecutor | None = None) ->
     Raises:
         InputError: If another process is running the comparison, the output folder is a run's, a run's folder holds a
             run of another configuration or of other data, or the folder's comparison has runs that this one lacks.
-        EnvironmentFailure: If every run has failed, with the error of the first.
+        MachineError: If every run has failed, with the error of the first.
     """
     file = plan.output / "config.yaml"
     if file.is_file() and "datasets" not in read_yaml(file):

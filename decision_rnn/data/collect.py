@@ -67,7 +67,7 @@ def collect(recipe: Recipe, folder: Path, processes: int | None = None) -> Itera
 
     Each chunk of episodes is saved in `folder` when it is finished, and loaded if it is there already. Where processes
     are spawned, as for the stand-ins, a script must do its work under `if __name__ == "__main__":`. Raises
-    EnvironmentFailure if a process dies.
+    MachineError if a process dies.
     """
     first, chunk = recipe.first_episode, recipe.chunk
     starts = itertools.count(first, chunk) if recipe.episodes is None else range(first, first + recipe.episodes, chunk)

@@ -93,7 +93,7 @@ def evaluate(
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
             cannot be written (checked before playing).
-        EnvironmentFailure: If a process dies.
+        MachineError: If a process dies.
 
     Example:
         >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
@@ -159,7 +159,7 @@ def score(policy: TrainedAgent | ExportedPolicy, settings: EvaluationConfig, pro
 
     Raises:
         InputError: If a metric is unknown, or the environment cannot be made here.
-        EnvironmentFailure: If a process dies.
+        MachineError: If a process dies.
     """
     config, metrics = policy.config, metrics_named(settings.metrics)
     environment_id = evaluation_environment(settings, policy.provenance)

@@ -76,7 +76,7 @@ def rollout(
 
     Raises:
         InputError: If a return or a metric is not finite.
-        EnvironmentFailure: If a process dies.
+        MachineError: If a process dies.
     """
     numbers = episode_groups(episodes, environment_id)
     groups = [(i, group) for i in range(len(target_returns)) for group in numbers]

@@ -20,7 +20,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextlib.contextmanager
 def writing(path: object) -> Iterator[None]:
-    """InputError or EnvironmentFailure, naming the file or folder that is written, in place of OSError."""
+    """InputError or MachineError, naming the file or folder that is written, in place of OSError."""
     try:
         yield
     except OSError as error:

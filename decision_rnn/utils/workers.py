@@ -72,7 +72,7 @@ def parallel_map(
         start_method: One of multiprocessing's.
 
     Raises:
-        EnvironmentFailure: If a process dies.
+        MachineError: If a process dies.
     """
     context: Any = multiprocessing.get_context(start_method)
     waiting, before, workers = iter(tasks), set(multiprocessing.active_children()), set()
