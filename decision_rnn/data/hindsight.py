@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import gymnasium
 import numpy as np
+import scipy  # its parts are imported when they are first used
 import torch
 from torch import Tensor
 
@@ -12,6 +13,9 @@ from decision_rnn.data.spec import ACHIEVED, DESIRED
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.utils.errors import InputError
+
+CLUSTERS, CLUSTERED = 500, 20_000
+"""Clusters of achieved goals, and how many of these their centers are computed from."""
 
 
 class GoalEntries(NamedTuple):
@@ -51,6 +55,10 @@ class HindsightGoals:
     With the probability `p_randomgoal`, the goal is instead what any episode reaches at any of its steps, uniformly, as
     OGBench's random goals, for as long as the goal would have held: so this is also their share of the steps.
 
+    With the probability `p_swappedgoal`, it is instead what another episode goes on to reach that passes by: from an
+    observation in the same of `CLUSTERS` clusters, as many steps ahead as a goal of that episode, so that the steps to
+    it are those of both parts (Ghugare et al., "Closing the Gap between TD Learning and Supervised Learning", 2024).
+
     Args:
         store: The data.
         entries: Where its observations have goals.
@@ -58,6 +66,7 @@ class HindsightGoals:
         generator: The source of random numbers.
         discount: The discount, above 0.
         p_randomgoal: The share of random goals.
+        p_swappedgoal: The share of goals of other episodes that pass by.
     """
 
     def __init__(
@@ -67,16 +76,20 @@ class HindsightGoals:
         batch_size: int,
         generator: torch.Generator,
         discount: float,
-        p_randomgoal: float,
+        p_randomgoal: float = 0.0,
+        p_swappedgoal: float = 0.0,
     ) -> None:
-        self.entries, self.generator, self.discount, self.p_randomgoal = entries, generator, discount, p_randomgoal
+        self.entries, self.generator, self.discount = entries, generator, discount
+        self.p_randomgoal, self.p_swappedgoal = p_randomgoal, p_swappedgoal
         self.offsets = torch.from_numpy(store.offsets)
         # An episode of L steps has L + 1 observations: those of all episodes, end to end.
         steps, final = store.observations[:, entries.achieved], store.final_observations[:, entries.achieved]
         self.achieved = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
-        self.goal = torch.full((2, batch_size), -1)
-        """(2, batch), for each row: the observation at which its goal expires, and the observation whose achieved goal
-        it is, both as indices into `achieved`. A row without a goal has -1."""
+        self.last = self.offsets[1:] + torch.arange(len(store))  # every episode's last observation
+        self.clusters = Clusters(self.achieved.numpy()) if p_swappedgoal else None
+        self.goal = torch.full((3, batch_size), -1)
+        """(3, batch), for each row: the observation at which its goal expires, the observation whose achieved goal it
+        is, both as indices into `achieved`, and the steps between them. A row without a goal has -1."""
 
     def draw(self, start: Tensor, is_first: Tensor, continues: Tensor | None, context: int) -> tuple[Tensor, Tensor]:
         """Draw the goals of segments.
@@ -88,28 +101,27 @@ class HindsightGoals:
             context: Steps of a segment.
 
         Returns:
-            The goals (batch, context), as rows of `achieved`, and for how many more steps each holds: until it is
-            reached, unless it is random.
+            The goals (batch, context), as rows of `achieved`, and the steps to each: if it is random, those for which
+            it holds.
         """
         step = start[:, None] + torch.arange(context)
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
-        now, last = step + episode, self.offsets[episode + 1] + episode  # as indices of observations
-
-        share = torch.rand(step.shape, dtype=torch.float64, generator=self.generator)
-        if self.discount == 1:
-            until = now + 1 + (share * (last - now)).long()
-        else:
-            within = 1 - self.discount ** (last - now).double()  # the probability of not lying beyond the end
-            ahead = torch.log1p(-share * within) / math.log(self.discount)
-            until = torch.minimum(now + 1 + ahead.long(), last)  # rounding may reach one step further
-        goal = until
+        now = step + episode  # as indices of observations
+        until = now + self._steps_ahead(self.last[episode] - now)
+        goal, beyond = until, torch.zeros_like(until)
         if self.p_randomgoal:
             anywhere = torch.randint(len(self.achieved), step.shape, generator=self.generator)
             random = torch.rand(step.shape, generator=self.generator) < self.p_randomgoal
             goal = torch.where(random, anywhere, until)
+        if self.clusters is not None:
+            passing = self.clusters.draw(until, self.generator)
+            last = self.last[torch.searchsorted(self.last, passing)]
+            swapped = torch.rand(step.shape, generator=self.generator) < self.p_swappedgoal
+            beyond = torch.where(swapped & (passing < last), self._steps_ahead(last - passing), 0)
+            goal = torch.where(swapped, passing + beyond, goal)
 
         # A goal holds until it is reached, or the episode ends.
-        new = torch.stack([until, goal])
+        new = torch.stack([until, goal, beyond])
         current = self.goal if continues is None else torch.where(continues, self.goal, -1)
         goals = []
         for t in range(context):
@@ -117,8 +129,42 @@ class HindsightGoals:
             goals.append(current)
         if continues is not None:
             self.goal = current
-        until, goal = torch.stack(goals, dim=-1)
-        return goal, until - now
+        until, goal, beyond = torch.stack(goals, dim=-1)
+        return goal, until - now + beyond
+
+    def _steps_ahead(self, remaining: Tensor) -> Tensor:
+        """How many steps ahead goals lie, int64, from 1 to `remaining`."""
+        share = torch.rand(remaining.shape, dtype=torch.float64, generator=self.generator)
+        if self.discount == 1:
+            return 1 + (share * remaining).long()
+        within = 1 - self.discount ** remaining.double()  # the probability of not lying beyond the end
+        ahead = torch.log1p(-share * within) / math.log(self.discount)
+        return torch.minimum(1 + ahead.long(), remaining)  # rounding may reach one step further
+
+
+class Clusters:
+    """Observations whose achieved goals are alike, by k-means on their entries divided by their standard deviations.
+
+    Args:
+        achieved: (observations, entries).
+    """
+
+    def __init__(self, achieved: np.ndarray) -> None:
+        scale = achieved.std(0)
+        goals = (achieved - achieved.mean(0)) / np.where(scale > 0, scale, 1)
+        chosen = np.random.default_rng(0).choice(len(goals), min(CLUSTERED, len(goals)), replace=False)
+        count = min(CLUSTERS, len(np.unique(goals[chosen], axis=0)))
+        centers, _ = scipy.cluster.vq.kmeans2(goals[chosen], count, minit="++", rng=0)
+        labels, _ = scipy.cluster.vq.vq(goals, centers)
+        self.labels, counts = torch.from_numpy(labels).long(), np.bincount(labels, minlength=count)
+        self.members = torch.from_numpy(np.argsort(labels, kind="stable"))  # cluster by cluster
+        self.counts, self.first = torch.from_numpy(counts), torch.from_numpy(np.cumsum(counts) - counts)
+
+    def draw(self, observation: Tensor, generator: torch.Generator) -> Tensor:
+        """For each observation, one of its cluster, uniformly."""
+        label = self.labels[observation]
+        share = torch.rand(observation.shape, dtype=torch.float64, generator=generator)
+        return self.members[self.first[label] + (share * self.counts[label]).long()]
 
 
 def steps_ahead(store: EpisodeStore, discount: float) -> float:

@@ -99,7 +99,8 @@ class StepStream:
     1 / `tbptt_segments`, and at the end of the stream near its beginning, so that all steps are read equally often.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
-    `goal_discount` and `p_randomgoal`, see `HindsightGoals`, and returns-to-go by minus the steps until then.
+    `goal_discount`, `p_randomgoal` and `p_swappedgoal`, see `HindsightGoals`, and returns-to-go by minus the steps to
+    them.
 
     With `rows`, only these of every batch are read and returned: all processes that train one agent draw the same
     batches.
@@ -122,6 +123,7 @@ class StepStream:
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
         p_randomgoal: float = 0.0,
+        p_swappedgoal: float = 0.0,
         rows: slice = slice(None),
     ) -> None:
         if store.steps < context:
@@ -144,7 +146,8 @@ class StepStream:
             self.weighted_starts = WeightedStarts(store, context, *options)
         self.goals = None
         if goals is not None:
-            self.goals = HindsightGoals(store, goals, batch_size, self.generator, goal_discount, p_randomgoal)
+            options = goal_discount, p_randomgoal, p_swappedgoal
+            self.goals = HindsightGoals(store, goals, batch_size, self.generator, *options)
 
         # Of every step, in bits: an episode begins, ends terminated, ends truncated.
         boundaries = np.zeros(store.steps, np.uint8)

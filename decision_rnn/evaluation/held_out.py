@@ -326,7 +326,7 @@ def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
     context = min(1000, store.steps)
     start = torch.arange(0, store.steps, context).clamp_max(store.steps - context)
     generator = torch.Generator().manual_seed(0)
-    goals = HindsightGoals(store, entries, len(start), generator, config.goal_discount, 0.0)
+    goals = HindsightGoals(store, entries, len(start), generator, config.goal_discount)
     index = start[:, None] + torch.arange(context)
     goal, remaining = goals.draw(start, steps.reset[index], None, context)
     observation, to_go = steps.observation.clone(), steps.return_to_go.clone()

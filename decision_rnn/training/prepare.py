@@ -175,6 +175,7 @@ def make_stream(
         goals=goal_entries(config, episodes),
         goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
+        p_swappedgoal=settings.p_swappedgoal,
         rows=rows,
     )
 

@@ -116,6 +116,36 @@ def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore, p_rand
     assert all(torch.equal(first.sample().observation, second.sample().observation) for _ in range(3))
 
 
+def test_swapped_goals_lie_on_the_way_on_from_where_another_episode_passes(tmp_path: Path) -> None:
+    """Two episodes that meet at 0: one from -3 to 3, the other from 100 to -200 in steps of a hundred."""
+    tracks = [np.arange(-3, 4), np.array([100, 0, -100, -200])]
+    episodes = [
+        Episode(np.stack([track, np.full(len(track), 999)], axis=1).astype(np.float32), np.zeros((len(track) - 1, 1)),
+                np.zeros(len(track) - 1), False, True)
+        for track in tracks
+    ]  # fmt: skip
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id=None, source={})
+    entries = GoalEntries(slice(0, 1), slice(1, 2))
+    stream = StepStream(store, 1, 4096, 0, goals=entries, p_swappedgoal=0.5, goal_discount=0.9)
+    seen: dict[tuple[int, int], set[int]] = {}
+    shares = []
+    for _ in range(20):
+        batch = stream.sample()
+        now, goal = batch.observation[:, 0].int().T.tolist()
+        for here, there, steps in zip(now, goal, (-batch.return_to_go[:, 0, 0]).int().tolist(), strict=True):
+            seen.setdefault((here, there), set()).add(steps)
+        shares.append(np.mean([there in (-100, -200) for here, there in zip(now, goal, strict=True) if here == -1]))
+    ways = {-3: 3, -2: 2, -1: 1}  # steps to the meeting point
+    for here, steps in ways.items():
+        assert seen[here, -100] == {steps + 1}
+        assert seen[here, -200] == {steps + 2}
+        assert seen[here, 3] == {3 - here}  # of its own episode, or through the meeting point, which is as far
+    assert seen[100, 3] == {4}
+    assert not any(there == 100 for here, there in seen if here != 100)  # nothing leads there
+    # From -1 the goal is 0 with probability 0.1 / (1 - 0.9^4), then half are swapped, half of these to the other track.
+    assert np.mean(shares) == pytest.approx(0.1 / (1 - 0.9**4) * 0.5 * 0.5, abs=0.01)
+
+
 class Point(gymnasium.Env):
     """A point in the plane that moves by the action; a goal that is reached ends the episode."""
 
