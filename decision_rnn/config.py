@@ -16,6 +16,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, Seria
 
 from decision_rnn.agent.conditions.base import CONDITIONS, ConditionConfig, NoConditionConfig
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig
+from decision_rnn.agent.conditions.subgoal import SubgoalConfig
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig
 from decision_rnn.agent.network import AgentConfig
 from decision_rnn.agent.objectives.action_chunk import ActionChunkConfig
@@ -226,7 +227,8 @@ class RunConfig:
         conflicts = {
             "objective.chunk_size must be at most training.context": chunk > training.context,
             "condition return_to_go needs training.goal_relabeling none": relabeled and returns,
-            "condition time_to_goal needs training.goal_relabeling hindsight": self.time_to_goal and not relabeled,
+            f"condition {self.condition.name} needs training.goal_relabeling hindsight": self.time_to_goal
+            and not relabeled,
             "training.p_randomgoal needs condition none": self.time_to_goal and training.p_randomgoal > 0,
             "training.goal_discount, training.p_swappedgoal and training.p_randomgoal need "
             "training.goal_relabeling hindsight": ahead and not relabeled,
@@ -249,6 +251,11 @@ class RunConfig:
     def time_to_goal(self) -> bool:
         """Whether the agent is conditioned on the time to a goal."""
         return isinstance(self.condition, TimeToGoalConfig)
+
+    @property
+    def subgoal_steps(self) -> int:
+        """How many steps ahead subgoals lie; 0 without them."""
+        return self.condition.subgoal_steps if isinstance(self.condition, SubgoalConfig) else 0
 
     @property
     def tbptt_segments(self) -> int:
@@ -385,7 +392,8 @@ def complete(options: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys, with the names of backbone, condition and objective, and the defaults of time-to-goal agents where
     goals are relabeled."""
     relabeled = options.get("training.goal_relabeling") == "hindsight"
-    time_to_goal = relabeled and options.get("condition.name", TimeToGoalConfig.name) == TimeToGoalConfig.name
+    names = TimeToGoalConfig.name, SubgoalConfig.name
+    time_to_goal = relabeled and options.get("condition.name", TimeToGoalConfig.name) in names
     return DEFAULTS | (TIME_TO_GOAL if time_to_goal else {}) | dict(options)
 
 

@@ -9,6 +9,7 @@ from decision_rnn.agent.conditions.base import ConditionConfig as ConditionConfi
 from decision_rnn.agent.conditions.base import NoConditionConfig as NoConditionConfig
 from decision_rnn.agent.conditions.base import register_condition as register_condition
 from decision_rnn.agent.conditions.return_to_go import ReturnToGoConfig as ReturnToGoConfig
+from decision_rnn.agent.conditions.subgoal import SubgoalConfig as SubgoalConfig
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoalConfig as TimeToGoalConfig
 from decision_rnn.agent.network import AgentConfig as AgentConfig
 from decision_rnn.agent.network import TrainingOutput as TrainingOutput

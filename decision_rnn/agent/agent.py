@@ -144,10 +144,10 @@ class DecisionAgent(PolicyNetwork):
     ) -> tuple[Tensor, Tensor, State]:
         """The condition's values with their limit, and the backbone's hidden states and state."""
         if self.adaln is None:
-            value = self.condition.limit(value, timestep, None)
+            value = self.condition.limit(value, timestep, None, observation)
         hidden, state = run(self.embed(value, observation, previous_action, timestep))
         if self.adaln is not None:
-            value = self.condition.limit(value, timestep, hidden)
+            value = self.condition.limit(value, timestep, hidden, observation)
         return value, hidden, state
 
     def select_actions(self, value: Tensor, hidden: Tensor, sample: bool = False) -> Tensor:

@@ -42,7 +42,7 @@ class AgentConfig:
         timestep_embedding: Add a learnt embedding of the timestep to the tokens, as the Decision Transformer does.
         conditioning: How the condition enters: as a `token` or a part of one, as in the Decision Transformer, or by
             adaptive layer norm after the backbone (`adaln`, as in DDT, arXiv 2601.15953), whose state then does not
-            depend on it. Default: `adaln` for `time_to_goal`, which needs it, otherwise `token`.
+            depend on it. Default: `adaln` for `time_to_goal` and `subgoal`, which need it, otherwise `token`.
     """
 
     tokens: Literal["step", "interleaved"] = "step"

@@ -16,6 +16,8 @@ from decision_rnn.utils.errors import InputError
 
 CLUSTERS, CLUSTERED = 500, 20_000
 """Clusters of achieved goals, and how many of these their centers are computed from."""
+MOST_STEPS, ROUNDING = 100_000, 1e-6
+"""How many steps the changes of achieved goals are computed from, and the share of their size that is rounding."""
 
 
 class GoalEntries(NamedTuple):
@@ -67,6 +69,7 @@ class HindsightGoals:
         discount: The discount, above 0.
         p_randomgoal: The share of random goals.
         p_swappedgoal: The share of goals of other episodes that pass by.
+        subgoal_steps: How many steps ahead subgoals lie.
     """
 
     def __init__(
@@ -78,20 +81,19 @@ class HindsightGoals:
         discount: float,
         p_randomgoal: float = 0.0,
         p_swappedgoal: float = 0.0,
+        subgoal_steps: int = 0,
     ) -> None:
         self.entries, self.generator, self.discount = entries, generator, discount
-        self.p_randomgoal, self.p_swappedgoal = p_randomgoal, p_swappedgoal
+        self.p_randomgoal, self.p_swappedgoal, self.subgoal_steps = p_randomgoal, p_swappedgoal, subgoal_steps
         self.offsets = torch.from_numpy(store.offsets)
-        # An episode of L steps has L + 1 observations: those of all episodes, end to end.
-        steps, final = store.observations[:, entries.achieved], store.final_observations[:, entries.achieved]
-        self.achieved = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
+        self.achieved = torch.from_numpy(achieved_goals(store, entries))
         self.last = self.offsets[1:] + torch.arange(len(store))  # every episode's last observation
         self.clusters = Clusters(self.achieved.numpy()) if p_swappedgoal else None
         self.goal = torch.full((3, batch_size), -1)
         """(3, batch), for each row: the observation at which its goal expires, the observation whose achieved goal it
         is, both as indices into `achieved`, and the steps between them. A row without a goal has -1."""
 
-    def draw(self, start: Tensor, is_first: Tensor, continues: Tensor | None, context: int) -> tuple[Tensor, Tensor]:
+    def draw(self, start: Tensor, is_first: Tensor, continues: Tensor | None, context: int) -> tuple[Tensor, ...]:
         """Draw the goals of segments.
 
         Args:
@@ -101,8 +103,8 @@ class HindsightGoals:
             context: Steps of a segment.
 
         Returns:
-            The goals (batch, context), as rows of `achieved`, and the steps to each: if it is random, those for which
-            it holds.
+            The goals (batch, context), as rows of `achieved`, the steps to each, for a random one those for which it
+            holds, and the subgoals, as rows of `achieved`: none lies beyond the step at which the goal expires.
         """
         step = start[:, None] + torch.arange(context)
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
@@ -130,7 +132,7 @@ class HindsightGoals:
         if continues is not None:
             self.goal = current
         until, goal, beyond = torch.stack(goals, dim=-1)
-        return goal, until - now + beyond
+        return goal, until - now + beyond, torch.minimum(now + self.subgoal_steps, until)
 
     def _steps_ahead(self, remaining: Tensor) -> Tensor:
         """How many steps ahead goals lie, int64, from 1 to `remaining`."""
@@ -165,6 +167,27 @@ class Clusters:
         label = self.labels[observation]
         share = torch.rand(observation.shape, dtype=torch.float64, generator=generator)
         return self.members[self.first[label] + (share * self.counts[label]).long()]
+
+
+def achieved_goals(store: EpisodeStore, entries: GoalEntries) -> np.ndarray:
+    """The achieved goals, (observations, entries), of all episodes, end to end; one of L steps has L + 1."""
+    steps, final = store.observations[:, entries.achieved], store.final_observations[:, entries.achieved]
+    return np.insert(steps, store.offsets[1:], final, axis=0)
+
+
+def goal_statistics(store: EpisodeStore, entries: GoalEntries, steps: int) -> Tensor:
+    """(3, entries): the mean and the standard deviation of achieved goals, and the root mean square of their changes
+    over a number of steps, or to the episode's end, at about `MOST_STEPS` of all steps or fewer. Deviations of entries
+    that are constant, up to rounding, are 1."""
+    achieved = achieved_goals(store, entries).astype(np.float64)
+    step = np.arange(0, store.steps, -(-store.steps // MOST_STEPS))
+    episode = np.searchsorted(store.offsets, step, side="right") - 1
+    now, last = step + episode, store.offsets[episode + 1] + episode
+    changes = achieved[np.minimum(now + steps, last)] - achieved[now]
+    mean, std, change = achieved.mean(0), achieved.std(0), np.sqrt((changes**2).mean(0))
+    smallest = ROUNDING * np.abs(achieved).max(0)
+    std, change = (np.where(each > smallest, each, 1.0) for each in (std, change))
+    return torch.from_numpy(np.stack([mean, std, change])).float()
 
 
 def steps_ahead(store: EpisodeStore, discount: float) -> float:

@@ -35,6 +35,7 @@ class Batch(NamedTuple):
     terminated: Tensor  # (B, K) bool, true at an episode's last step if it ended so
     truncated: Tensor  # (B, K) bool, likewise
     reset: Tensor  # (B, K) bool, true where the recurrent state is reset
+    subgoal: Tensor = torch.empty(0)  # (B, K, G), what is achieved `subgoal_steps` later; G is 0 without goals
 
 
 def _windows(rows: Tensor, context: int) -> Tensor:
@@ -100,7 +101,7 @@ class StepStream:
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
     `goal_discount`, `p_randomgoal` and `p_swappedgoal`, see `HindsightGoals`, and returns-to-go by minus the steps to
-    them.
+    them. With `subgoal_steps`, batches have what is achieved so many steps later, or before the goal expires.
 
     With `rows`, only these of every batch are read and returned: all processes that train one agent draw the same
     batches.
@@ -124,6 +125,7 @@ class StepStream:
         goal_discount: float = 1.0,
         p_randomgoal: float = 0.0,
         p_swappedgoal: float = 0.0,
+        subgoal_steps: int = 0,
         rows: slice = slice(None),
     ) -> None:
         if store.steps < context:
@@ -146,8 +148,8 @@ class StepStream:
             self.weighted_starts = WeightedStarts(store, context, *options)
         self.goals = None
         if goals is not None:
-            options = goal_discount, p_randomgoal, p_swappedgoal
-            self.goals = HindsightGoals(store, goals, batch_size, self.generator, *options)
+            relabeling = goal_discount, p_randomgoal, p_swappedgoal, subgoal_steps
+            self.goals = HindsightGoals(store, goals, batch_size, self.generator, *relabeling)
 
         # Of every step, in bits: an episode begins, ends terminated, ends truncated.
         boundaries = np.zeros(store.steps, np.uint8)
@@ -182,13 +184,15 @@ class StepStream:
             self.next_start = start + self.context
         flags = (self.boundaries.index_select(0, start) & BITS).bool()
         if self.goals is not None:
-            goal, goal_steps = self.goals.draw(start, flags[0], continues, self.context)
+            goal, goal_steps, ahead = self.goals.draw(start, flags[0], continues, self.context)
 
         block = self._gather(start[self.rows])
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
+        subgoal = observation[..., :0]
         if self.goals is not None:
             goal_values = send(self.goals.achieved[goal[self.rows]], self.device)
             observation[..., self.goals.entries.desired] = goal_values
+            subgoal = send(self.goals.achieved[ahead[self.rows]], self.device)
             to_go = send(-goal_steps[self.rows].unsqueeze(-1).to(to_go.dtype), self.device)
         if continues is not None:
             flags[0, :, 0] |= ~continues
@@ -203,6 +207,7 @@ class StepStream:
             terminated=terminated,
             truncated=truncated,
             reset=reset,
+            subgoal=subgoal,
         )
 
     def _gather(self, start: Tensor) -> Tensor:

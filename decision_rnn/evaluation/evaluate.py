@@ -257,7 +257,7 @@ def initial_return_to_go(policy: TrainedAgent | ExportedPolicy, target: float | 
     if target is None or not isinstance(condition, ReturnToGo):
         return None
     first = torch.zeros(1, dtype=torch.int64, device=condition.scale.device)
-    return float(condition.limit(torch.tensor([[target]]).to(condition.scale), first, None))
+    return float(condition.limit(torch.tensor([[target]]).to(condition.scale), first, None, first))
 
 
 def action_microseconds(actor: Actor[ActingState]) -> float:

@@ -319,20 +319,24 @@ def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
     ends = torch.zeros(2, store.steps, dtype=torch.bool)
     ends[:, store.offsets[1:] - 1] = torch.from_numpy(np.stack([store.terminated, store.truncated]))
     columns |= {"reward": columns["reward"][:, 0], "timestep": columns["timestep"][:, 0].long()}
-    steps = Batch(**columns | {"reset": columns["reset"][:, 0] > 0, "terminated": ends[0], "truncated": ends[1]})
+    columns |= {"reset": columns["reset"][:, 0] > 0, "terminated": ends[0], "truncated": ends[1]}
+    steps = Batch(**columns, subgoal=table[:, :0])
     if config.training.goal_relabeling != "hindsight":
         return steps
     entries = GoalEntries.of_space(store.observation_space, store.name or str(store.path))
     context = min(1000, store.steps)
     start = torch.arange(0, store.steps, context).clamp_max(store.steps - context)
     generator = torch.Generator().manual_seed(0)
-    goals = HindsightGoals(store, entries, len(start), generator, config.goal_discount)
+    ahead = config.subgoal_steps
+    goals = HindsightGoals(store, entries, len(start), generator, config.goal_discount, subgoal_steps=ahead)
     index = start[:, None] + torch.arange(context)
-    goal, remaining = goals.draw(start, steps.reset[index], None, context)
+    goal, remaining, subgoals = goals.draw(start, steps.reset[index], None, context)
     observation, to_go = steps.observation.clone(), steps.return_to_go.clone()
     observation[index, entries.desired] = goals.achieved[goal]
     to_go[index] = -remaining.unsqueeze(-1).to(to_go)
-    return steps._replace(observation=observation, return_to_go=to_go)
+    subgoal = torch.empty_like(observation[:, entries.achieved])
+    subgoal[index] = goals.achieved[subgoals]
+    return steps._replace(observation=observation, return_to_go=to_go, subgoal=subgoal)
 
 
 def _values(agent: DecisionAgent, rows: np.ndarray) -> np.ndarray:

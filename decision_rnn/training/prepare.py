@@ -10,7 +10,7 @@ import torch
 from decision_rnn.agent import AgentSpec, DecisionAgent, ReturnToGoConfig, check_objective
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
-from decision_rnn.data.hindsight import GoalEntries, steps_ahead
+from decision_rnn.data.hindsight import GoalEntries, goal_statistics, steps_ahead
 from decision_rnn.data.info import SHIFTED, share_outside, warn_of_shift
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
@@ -176,6 +176,7 @@ def make_stream(
         goal_discount=config.goal_discount,
         p_randomgoal=settings.p_randomgoal,
         p_swappedgoal=settings.p_swappedgoal,
+        subgoal_steps=config.subgoal_steps,
         rows=rows,
     )
 
@@ -228,13 +229,18 @@ def make_agent(
     choices = torch.from_numpy(episodes.layout("observations").categorical)
     mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     visible = torch.arange(len(mean)) if index is None else torch.from_numpy(index)
+    goal_moments = None
+    if goals is not None and config.subgoal_steps:  # the backbone does not see the goal
+        goal_moments = goal_statistics(episodes, goals, config.subgoal_steps)
+        visible = visible[(visible < goals.desired.start) | (visible >= goals.desired.stop)]
     spec = AgentSpec(
         observation_space=episodes.observation_space,
         action_space=episodes.action_space if actions is None else actions,
         observation_mean=mean[visible],
         observation_std=std[visible],
-        observation_index=None if index is None else visible,
+        observation_index=None if len(visible) == len(mean) else visible,
         return_scale=return_scale,
+        goal_statistics=goal_moments,
         action_changes=torch.from_numpy(episodes.action_changes()) if config.agent.delta_actions else None,
     )
     condition = config.condition

@@ -74,7 +74,7 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
         "terminated": flags,
         "truncated": flags,
     }
-    return Batch(**{name: fields[name] for name in Batch._fields})
+    return Batch(**{name: fields[name] for name in Batch._fields if name in fields})
 
 
 @pytest.mark.parametrize(

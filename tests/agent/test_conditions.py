@@ -204,7 +204,7 @@ def test_predicted_quantiles_are_those_of_the_data() -> None:
         optimizer.step()
     with torch.no_grad():
         predicted = -condition.quantiles(hidden[:, 0], timestep[:, 0]).numpy()
-        limit = condition.limit(torch.full((2, 1), math.inf), timestep[:, 0], hidden[:, 0]).numpy()
+        limit = condition.limit(torch.full((2, 1), math.inf), timestep[:, 0], hidden[:, 0], torch.empty(0)).numpy()
     below = (times[:, None, :] < predicted[..., None]).mean(-1)
     np.testing.assert_allclose(below, np.tile(TIME_LEVELS, (2, 1)), atol=0.03)
     assert (np.diff(predicted) < 0).all()

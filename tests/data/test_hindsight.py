@@ -14,7 +14,7 @@ from run_config import parse_run
 import decision_rnn
 from decision_rnn import Episode, InputError
 from decision_rnn.data.dataset import open_dataset
-from decision_rnn.data.hindsight import GoalEntries
+from decision_rnn.data.hindsight import GoalEntries, goal_statistics
 from decision_rnn.data.store import EpisodeStore, top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.deploy.onnx import export_onnx
@@ -104,6 +104,27 @@ def test_random_goals_hold_as_long_as_others_so_that_their_share_is_that_of_the_
     assert held[within & random].mean() == pytest.approx(held[within & ~random].mean(), abs=0.05)
 
 
+def test_subgoals_are_what_the_episode_achieves_some_steps_later_or_the_goal_if_that_is_nearer(
+    store: EpisodeStore,
+) -> None:
+    stream = StepStream(store, 5, 64, 0, tbptt_segments=3, goals=ENTRIES, subgoal_steps=4)
+    for _ in range(30):
+        batch = stream.sample()
+        episode, now, _, goal = batch.observation[..., :4].unbind(-1)
+        assert torch.equal(batch.subgoal[..., 0], episode)
+        assert torch.equal(batch.subgoal[..., 1], torch.minimum(now + 4, goal))
+
+
+def test_goal_statistics_are_those_of_achieved_goals_and_of_their_changes_within_episodes(store: EpisodeStore) -> None:
+    achieved = [(e, i) for e, length in enumerate(LENGTHS) for i in range(length + 1)]
+    changes = [(0, min(i + 4, length) - i) for length in LENGTHS for i in range(length)]
+    mean, std, change = goal_statistics(store, ENTRIES, 4).numpy()
+    np.testing.assert_allclose(mean, np.mean(achieved, axis=0), rtol=1e-6)
+    np.testing.assert_allclose(std, np.std(achieved, axis=0), rtol=1e-6)
+    rms = np.sqrt(np.mean(np.square(changes), axis=0))
+    np.testing.assert_allclose(change, [1, rms[1]], rtol=1e-6)  # the episode's number never changes
+
+
 @pytest.mark.parametrize("p_randomgoal", [0.0, 0.5])
 def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore, p_randomgoal: float) -> None:
     def stream() -> StepStream:
@@ -191,14 +212,14 @@ def wandering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_agents_reach_goals_that_the_data_ignore_and_sooner_if_asked(wandering: str, tmp_path: Path) -> None:
     """At full speed the goal is five steps away, at the speed of half of the episodes sixteen."""
 
-    def evaluated(goals: str, condition: str) -> TargetResult:
+    def evaluated(goals: str, condition: str, steps: int = 200, **options: int) -> TargetResult:
         run = decision_rnn.train(
             wandering,
             backbone={"name": "mlp", "width": 32, "layers": 1},
-            steps=200,
+            steps=steps,
             output=tmp_path / f"{goals}-{condition}",
             progress=False,
-            condition=condition,
+            condition={"name": condition, **options},
             objective="mse",  # a mixture takes longer to tell its modes apart
             training={"goal_relabeling": goals, "learning_rate": 5e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0, "max_episode_steps": 40},
@@ -210,6 +231,10 @@ def test_agents_reach_goals_that_the_data_ignore_and_sooner_if_asked(wandering: 
     at_any_time, soon = (evaluated("hindsight", condition) for condition in ("none", "time_to_goal"))
     assert at_any_time.return_mean == soon.return_mean == 1
     assert soon.length_mean < 6 < 7 < at_any_time.length_mean
+    by_subgoals = evaluated("hindsight", "subgoal", steps=400, subgoal_steps=3)
+    assert by_subgoals.return_mean == 1
+    assert by_subgoals.length_mean < 6
+    assert export_onnx(decision_rnn.load_agent(tmp_path / "hindsight-subgoal"), tmp_path / "subgoal.onnx") < 1e-5
     run = tmp_path / "hindsight-time_to_goal"
     sooner = decision_rnn.evaluate(run, episodes=5, target_returns=[-3], processes=1)
     assert not sooner.remarks  # which compare with returns of the data

@@ -91,13 +91,14 @@ class Condition(nn.Module, ABC):
             The values at this step, (batch, size), and the state for the next call.
         """
 
-    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
+    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None, observation: Tensor) -> Tensor:
         """The values, (..., size), that the acting agent is conditioned on; unchanged by default.
 
         Args:
             value: From `step`.
             timestep: (...), steps since the episode's start.
             hidden: (..., width), the backbone's output; None if the condition enters by tokens.
+            observation: (..., entries), whole observations.
         """
         return value
 

@@ -67,7 +67,7 @@ class ReturnToGo(Condition):
         return_to_go = torch.where(first, target, return_to_go - reward)
         return return_to_go.unsqueeze(-1), (target, return_to_go)
 
-    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
+    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None, observation: Tensor) -> Tensor:
         return _clip_at_timestep(value, self.acting_limit, timestep)
 
     def normalise(self, value: Tensor) -> Tensor:

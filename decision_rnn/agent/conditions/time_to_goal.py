@@ -98,7 +98,7 @@ class TimeToGoal(Condition):
         loss = torch.maximum(self.levels * error, (self.levels - 1) * error).mean()
         return loss, {"quantile_loss": loss}
 
-    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
+    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None, observation: Tensor) -> Tensor:
         assert hidden is not None
         above = next(i for i in range(1, len(TIME_LEVELS)) if self.time_quantile >= TIME_LEVELS[i])
         share = (TIME_LEVELS[above - 1] - self.time_quantile) / (TIME_LEVELS[above - 1] - TIME_LEVELS[above])
