@@ -209,10 +209,10 @@ class PolicyNetwork(nn.Module):
         modulated = self.modulate(value, hidden, dropped)
         with float32:
             loss, metrics = self.objective.loss(modulated.float(), batch)
-            metrics, total = {"loss": loss, **metrics}, loss
-            if self.condition_config.needs_adaln:  # other conditions have no loss
-                condition_loss, condition_metrics = self.condition.loss(hidden.float(), batch)
-                metrics, total = {**metrics, **condition_metrics}, loss + condition_loss
+        metrics, total = {"loss": loss, **metrics}, loss
+        if self.condition_config.needs_adaln:  # other conditions have no loss
+            condition_loss, condition_metrics = self.condition.loss(hidden, batch)
+            metrics, total = {**metrics, **condition_metrics}, loss + condition_loss
         return TrainingOutput(total, metrics, state)
 
     def with_targets(self, batch: Batch) -> Batch:

@@ -103,8 +103,8 @@ class Condition(nn.Module, ABC):
         return value
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """The loss of what a condition that needs adaln learns from hidden states (batch, time, width), and metrics to
-        log; zero by default."""
+        """The loss, float32, of what a condition that needs adaln learns from hidden states (batch, time, width), and
+        metrics to log; zero by default. It is called under autocast."""
         return hidden.new_zeros(()), {}
 
     def normalise(self, value: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from decision_rnn.agent.conditions.time_to_goal import TimeToGoal, TimeToGoalCon
 from decision_rnn.agent.objectives.gmm import GMM, GMMConfig
 from decision_rnn.agent.spaces import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone
+from decision_rnn.backbones.contract import without_autocast
 from decision_rnn.backbones.mlp import MLPConfig
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.stream import Batch
@@ -81,7 +82,9 @@ class Subgoal(TimeToGoal):
         plan = self.plan(hidden, batch.observation)
         loss, metrics = super().loss(plan, batch)
         time, change = super().normalise(batch.return_to_go), self.from_batch(batch)[..., 1:] / self.largest_change
-        change_loss, errors = self.changes.loss(self.adaln(time, plan), batch._replace(action=change.clamp(-1, 1)))
+        plan = self.adaln(time, plan)
+        with without_autocast(plan):
+            change_loss, errors = self.changes.loss(plan.float(), batch._replace(action=change.clamp(-1, 1)))
         change_loss = change_loss / change.shape[-1]  # the likelihood of an action has few entries too
         metrics = {**metrics, "subgoal_loss": change_loss, "subgoal_error": errors["squared_error"]}
         return loss + change_loss, metrics
@@ -103,7 +106,9 @@ class Subgoal(TimeToGoal):
         mean, std, _ = self.statistics
         achieved, desired = observation[..., self.goals.achieved], observation[..., self.goals.desired]
         goal = torch.cat([(desired - mean) / std, (desired - achieved) / std], dim=-1)
-        plan, _ = self.planner(hidden + self.embed_goal(goal))
+        with without_autocast(hidden):
+            embedded = self.embed_goal(goal)
+        plan, _ = self.planner(hidden + embedded)
         return plan
 
     @property

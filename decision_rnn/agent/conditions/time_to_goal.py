@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from decision_rnn.agent.conditions.base import Condition, ConditionConfig, register_condition
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
+from decision_rnn.backbones.contract import without_autocast
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.parsing import config_dataclass
 
@@ -94,7 +95,8 @@ class TimeToGoal(Condition):
         return torch.cat([output[..., :1], F.softplus(output[..., 1:])], dim=-1).cumsum(-1)
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        error = batch.return_to_go / self.scale - self.quantiles(hidden, batch.timestep)
+        with without_autocast(hidden):
+            error = batch.return_to_go / self.scale - self.quantiles(hidden.float(), batch.timestep)
         loss = torch.maximum(self.levels * error, (self.levels - 1) * error).mean()
         return loss, {"quantile_loss": loss}
 
