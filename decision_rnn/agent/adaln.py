@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones import Backbone
 from decision_rnn.backbones.contract import without_autocast
+from decision_rnn.backbones.mlp import MLPConfig
 
 
 class AdaptiveLayerNorm(nn.Module):
@@ -13,12 +15,15 @@ class AdaptiveLayerNorm(nn.Module):
 
     If it is `optional`, a learned vector takes the place of its embedding where it is None or `dropped`, which
     broadcasts to (..., 1).
+
+    With `layers`, hidden states go through a stack of so many blocks of MLPs first, together with the embedding.
     """
 
     none: Tensor
 
-    def __init__(self, size: int, width: int, optional: bool = False) -> None:
+    def __init__(self, size: int, width: int, optional: bool = False, layers: int = 0) -> None:
         super().__init__()
+        self.stack = Backbone(MLPConfig(width=width, layers=layers)) if layers else None
         self.register_parameter("none", nn.Parameter(torch.zeros(width)) if optional else None)
         self.embed = nn.Linear(size, width)
         self.modulate = nn.Linear(width, 2 * width)
@@ -31,4 +36,6 @@ class AdaptiveLayerNorm(nn.Module):
             if dropped is not None:
                 embedded = torch.where(dropped, self.none, embedded)
             scale, shift = self.modulate(embedded).chunk(2, dim=-1)
+        if self.stack is not None:
+            hidden, _ = self.stack(hidden + embedded)
         return hidden + self.mlp(self.norm(hidden) * (1 + scale) + shift)

@@ -176,7 +176,8 @@ class PolicyNetwork(nn.Module):
         self.embeddings = nn.ModuleDict()
         self.adaln: AdaptiveLayerNorm | None = None
         if self.condition.size and config.uses_adaln(condition):
-            self.adaln = AdaptiveLayerNorm(self.condition.size, width, condition.dropout > 0)
+            options = condition.dropout > 0, condition.adaln_layers
+            self.adaln = AdaptiveLayerNorm(self.condition.size, width, *options)
         elif self.condition.size:
             self.embeddings["condition"] = nn.Linear(self.condition.size, width)
         self.embeddings["observation"] = nn.Linear(self.encoder.features, width)

@@ -33,12 +33,15 @@ class ConditionConfig:
         reads_reward: Whether `step` reads rewards.
         needs_adaln: Whether `limit` and `loss` read hidden states. These must then not depend on the condition, which
             needs `agent.conditioning adaln`.
+        adaln_layers: Blocks of MLPs through which hidden states go together with the condition: more than 0 where it
+            decides which parts of an observation matter, such as the position of the object to be moved.
         acting: The options that only change how a trained agent acts, so that `evaluate` may set them.
     """
 
     takes_target: ClassVar[bool] = True
     reads_reward: ClassVar[bool] = True
     needs_adaln: ClassVar[bool] = False
+    adaln_layers: ClassVar[int] = 0
     acting: ClassVar[tuple[str, ...]] = ("guidance",)
     name: str
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0

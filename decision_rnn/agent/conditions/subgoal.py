@@ -22,7 +22,7 @@ LARGEST_CHANGE = 4.0
 MIN_STD = 0.05
 """Smallest standard deviation of the components of a predicted change, in units of the largest one."""
 LAYERS = 3
-"""Blocks of the planner."""
+"""Blocks of MLPs of the planner, and as many between the subgoal and the action."""
 
 
 @config_dataclass
@@ -33,6 +33,7 @@ class SubgoalConfig(TimeToGoalConfig):
         subgoal_steps: How many steps ahead the subgoal lies; it is the goal if that is nearer.
     """
 
+    adaln_layers = LAYERS
     name: str = "subgoal"
     subgoal_steps: PositiveInt = 25
 
