@@ -154,11 +154,12 @@ class Clusters:
     def __init__(self, achieved: np.ndarray) -> None:
         scale = achieved.std(0)
         goals = (achieved - achieved.mean(0)) / np.where(scale > 0, scale, 1)
-        chosen = np.random.default_rng(0).choice(len(goals), min(CLUSTERED, len(goals)), replace=False)
-        count = min(CLUSTERS, len(np.unique(goals[chosen], axis=0)))
-        centers, _ = scipy.cluster.vq.kmeans2(goals[chosen], count, minit="++", rng=0)
+        generator = np.random.default_rng(0)
+        chosen = generator.choice(goals, min(CLUSTERED, len(goals)), replace=False)
+        centers = generator.permutation(np.unique(chosen, axis=0))[:CLUSTERS]
+        centers, _ = scipy.cluster.vq.kmeans2(chosen, centers, minit="matrix")
         labels, _ = scipy.cluster.vq.vq(goals, centers)
-        self.labels, counts = torch.from_numpy(labels).long(), np.bincount(labels, minlength=count)
+        self.labels, counts = torch.from_numpy(labels).long(), np.bincount(labels, minlength=len(centers))
         self.members = torch.from_numpy(np.argsort(labels, kind="stable"))  # cluster by cluster
         self.counts, self.first = torch.from_numpy(counts), torch.from_numpy(np.cumsum(counts) - counts)
 
