@@ -40,6 +40,7 @@ def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes
             steps["terminated"].append(last and e.terminated)
             steps["truncated"].append(last and e.truncated)
             steps["reset"].append(t == 0)
+            steps["subgoal"].append(np.zeros(0, np.float32))  # without goals
     stream = StepStream(store, context, batch_size=64, seed=0)
     dtypes = {"timestep": torch.int64, **dict.fromkeys(("terminated", "truncated", "reset"), torch.bool)}
     for _ in range(20):
