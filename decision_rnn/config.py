@@ -65,7 +65,7 @@ class TrainingConfig:
         p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
             OGBench's `actor_p_randomgoal`.
         p_swappedgoal: The share of goals in hindsight that another episode reaches which passes by this one's goal
-            (Ghugare et al. 2024), to put parts of episodes together; 0.5 there.
+            (Ghugare et al. 2024), to put parts of episodes together.
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Default: `muon` for
             agents conditioned on the time to a goal, otherwise `adamw`.
         learning_rate: Peak learning rate. Default: 1e-3 with `adamw` and 4e-3 with `muon`.

@@ -109,7 +109,7 @@ class HindsightGoals:
         step = start[:, None] + torch.arange(context)
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
         now = step + episode  # as indices of observations
-        until = now + self._steps_ahead(self.last[episode] - now)
+        until = now + self._draw_ahead(self.last[episode] - now)
         goal, beyond = until, torch.zeros_like(until)
         if self.p_randomgoal:
             anywhere = torch.randint(len(self.achieved), step.shape, generator=self.generator)
@@ -119,7 +119,7 @@ class HindsightGoals:
             passing = self.clusters.draw(until, self.generator)
             last = self.last[torch.searchsorted(self.last, passing)]
             swapped = torch.rand(step.shape, generator=self.generator) < self.p_swappedgoal
-            beyond = torch.where(swapped & (passing < last), self._steps_ahead(last - passing), 0)
+            beyond = torch.where(swapped & (passing < last), self._draw_ahead(last - passing), 0)
             goal = torch.where(swapped, passing + beyond, goal)
 
         # A goal holds until it is reached, or the episode ends.
@@ -134,8 +134,8 @@ class HindsightGoals:
         until, goal, beyond = torch.stack(goals, dim=-1)
         return goal, until - now + beyond, torch.minimum(now + self.subgoal_steps, until)
 
-    def _steps_ahead(self, remaining: Tensor) -> Tensor:
-        """How many steps ahead goals lie, int64, from 1 to `remaining`."""
+    def _draw_ahead(self, remaining: Tensor) -> Tensor:
+        """Draw how many steps ahead goals lie, int64, from 1 to `remaining`."""
         share = torch.rand(remaining.shape, dtype=torch.float64, generator=self.generator)
         if self.discount == 1:
             return 1 + (share * remaining).long()

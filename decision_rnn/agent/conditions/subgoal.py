@@ -1,6 +1,7 @@
 """Subgoals: what is to be achieved a few steps on, predicted from the goal."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -64,17 +65,7 @@ class Subgoal(TimeToGoal):
         self.embed_goal = nn.Linear(2 * size, spec.width)
         self.planner = Backbone(MLPConfig(width=spec.width, layers=LAYERS))
         self.adaln = AdaptiveLayerNorm(1, spec.width)
-        mean, std, _ = self.statistics
-        self.changes = GMM(
-            GMMConfig(min_std=MIN_STD),
-            AgentSpec(
-                observation_space=spec.observation_space,
-                action_space=unit_box(size),
-                observation_mean=mean,
-                observation_std=std,
-                width=spec.width,
-            ),
-        )
+        self.changes = GMM(GMMConfig(min_std=MIN_STD), replace(spec, action_space=unit_box(size)))
 
     def from_batch(self, batch: Batch) -> Tensor:
         return torch.cat([batch.return_to_go, batch.subgoal - batch.observation[..., self.goals.achieved]], dim=-1)
