@@ -24,7 +24,7 @@ class AdaptiveLayerNorm(nn.Module):
     def __init__(self, size: int, width: int, optional: bool = False, layers: int = 0) -> None:
         super().__init__()
         self.stack = Backbone(MLPConfig(width=width, layers=layers)) if layers else None
-        self.register_parameter("none", nn.Parameter(torch.zeros(width)) if optional else None)
+        self.register_parameter("none", nn.Parameter(torch.ones(width)) if optional else None)
         self.embed = nn.Linear(size, width)
         self.modulate = nn.Linear(width, 2 * width)
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
@@ -32,10 +32,10 @@ class AdaptiveLayerNorm(nn.Module):
 
     def forward(self, value: Tensor | None, hidden: Tensor, dropped: Tensor | None = None) -> Tensor:
         with without_autocast(hidden):  # bfloat16 would round the condition
-            embedded = self.none if value is None else F.relu(self.embed(value))
+            embedded = self.none if value is None else self.embed(value)
             if dropped is not None:
                 embedded = torch.where(dropped, self.none, embedded)
-            scale, shift = self.modulate(embedded).chunk(2, dim=-1)
+            scale, shift = self.modulate(F.relu(embedded)).chunk(2, dim=-1)
         if self.stack is not None:
             hidden, _ = self.stack(hidden + embedded)
         return hidden + self.mlp(self.norm(hidden) * (1 + scale) + shift)

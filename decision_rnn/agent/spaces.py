@@ -24,8 +24,8 @@ class AgentSpec:
         training_rtg_limit: (timesteps,), the same for returns-to-go in training. It is not stored with the agent.
         action_changes: (2, action_dim), the smallest and the largest change of actions from one step to the next; None
             without `agent.delta_actions`.
-        goal_statistics: (3, goal entries), the mean and the standard deviation of achieved goals, and the root mean
-            square of their changes over `condition.subgoal_steps` steps; None without subgoals.
+        goal_changes: (goal entries,), the root mean square of the changes of achieved goals over
+            `condition.subgoal_steps` steps; None without subgoals.
         width: Channels of the hidden states that an objective reads; set by the agent.
     """
 
@@ -38,7 +38,7 @@ class AgentSpec:
     rtg_limit: Tensor | None = None
     training_rtg_limit: Tensor | None = None
     action_changes: Tensor | None = None
-    goal_statistics: Tensor | None = None
+    goal_changes: Tensor | None = None
     width: int = 0
 
 

@@ -176,19 +176,16 @@ def achieved_goals(store: EpisodeStore, entries: GoalEntries) -> np.ndarray:
     return np.insert(steps, store.offsets[1:], final, axis=0)
 
 
-def goal_statistics(store: EpisodeStore, entries: GoalEntries, steps: int) -> Tensor:
-    """(3, entries): the mean and the standard deviation of achieved goals, and the root mean square of their changes
-    over a number of steps, or to the episode's end, at about `MOST_STEPS` of all steps or fewer. Deviations of entries
-    that are constant, up to rounding, are 1."""
+def goal_changes(store: EpisodeStore, entries: GoalEntries, steps: int) -> Tensor:
+    """(entries,), the root mean square of the changes of achieved goals over a number of steps, or to the episode's
+    end, at about `MOST_STEPS` of all steps or fewer. Those of entries that are constant, up to rounding, are 1."""
     achieved = achieved_goals(store, entries).astype(np.float64)
     step = np.arange(0, store.steps, -(-store.steps // MOST_STEPS))
     episode = np.searchsorted(store.offsets, step, side="right") - 1
     now, last = step + episode, store.offsets[episode + 1] + episode
     changes = achieved[np.minimum(now + steps, last)] - achieved[now]
-    mean, std, change = achieved.mean(0), achieved.std(0), np.sqrt((changes**2).mean(0))
-    smallest = ROUNDING * np.abs(achieved).max(0)
-    std, change = (np.where(each > smallest, each, 1.0) for each in (std, change))
-    return torch.from_numpy(np.stack([mean, std, change])).float()
+    size = np.sqrt((changes**2).mean(0))
+    return torch.from_numpy(np.where(size > ROUNDING * np.abs(achieved).max(0), size, 1.0)).float()
 
 
 def steps_ahead(store: EpisodeStore, discount: float) -> float:

@@ -196,7 +196,7 @@ def _build_agent(config: RunConfig, data: DatasetSpec, weights: Mapping[str, Ten
         return_scale=float(weights.get("condition.scale", data.return_scale)),
         rtg_limit=weights.get(LIMIT),
         action_changes=weights.get("action_changes"),
-        goal_statistics=weights.get("condition.statistics"),
+        goal_changes=weights.get("condition.changes"),
     )
     return DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
 

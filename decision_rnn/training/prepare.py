@@ -10,7 +10,7 @@ import torch
 from decision_rnn.agent import AgentSpec, DecisionAgent, ReturnToGoConfig, check_objective
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset, check_name, open_dataset
-from decision_rnn.data.hindsight import GoalEntries, goal_statistics, steps_ahead
+from decision_rnn.data.hindsight import GoalEntries, goal_changes, steps_ahead
 from decision_rnn.data.info import SHIFTED, share_outside, warn_of_shift
 from decision_rnn.data.limits import return_to_go_limits
 from decision_rnn.data.store import EpisodeStore, top_episodes
@@ -229,9 +229,9 @@ def make_agent(
     choices = torch.from_numpy(episodes.layout("observations").categorical)
     mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     visible = torch.arange(len(mean)) if index is None else torch.from_numpy(index)
-    goal_moments = None
+    changes = None
     if goals is not None and config.subgoal_steps:  # the backbone does not see the goal
-        goal_moments = goal_statistics(episodes, goals, config.subgoal_steps)
+        changes = goal_changes(episodes, goals, config.subgoal_steps)
         visible = visible[(visible < goals.desired.start) | (visible >= goals.desired.stop)]
     spec = AgentSpec(
         observation_space=episodes.observation_space,
@@ -240,7 +240,7 @@ def make_agent(
         observation_std=std[visible],
         observation_index=None if len(visible) == len(mean) else visible,
         return_scale=return_scale,
-        goal_statistics=goal_moments,
+        goal_changes=changes,
         action_changes=torch.from_numpy(episodes.action_changes()) if config.agent.delta_actions else None,
     )
     condition = config.condition

@@ -14,7 +14,7 @@ from decision_rnn.data.stream import Batch
 
 # A row is the achieved goal, the desired one, and another entry.
 SPACE = Dict(achieved_goal=Box(-9, 9, (2,)), desired_goal=Box(-9, 9, (2,)), observation=Box(-9, 9, (1,)))
-STATISTICS = torch.tensor([[0.5, -0.5], [2.0, 3.0], [0.5, 0.25]])
+CHANGES = torch.tensor([0.5, 0.25])
 
 
 def make_agent(**options: float) -> DecisionAgent:
@@ -26,7 +26,7 @@ def make_agent(**options: float) -> DecisionAgent:
         observation_std=torch.ones(3),
         observation_index=torch.tensor([0, 1, 4]),
         return_scale=20.0,
-        goal_statistics=STATISTICS,
+        goal_changes=CHANGES,
     )
     backbone = registered("mingru").config(width=16, layers=2)
     return DecisionAgent(AgentConfig(), backbone, spec, SubgoalConfig(subgoal_steps=5, **options), GMMConfig()).eval()
@@ -80,7 +80,7 @@ def test_planner_learns_where_episodes_are_some_steps_later() -> None:
         to_go, timestep = -torch.where(detour, 2 * steps, steps), torch.zeros(256, 1, dtype=torch.int64)
         return Batch(observation, zeros, zeros, flags[..., 0], to_go, timestep, flags, flags, ~flags, subgoal)
 
-    condition.statistics[2] = 3.0
+    condition.changes[:] = 3.0
     for step in range(600):
         for group in optimizer.param_groups:
             group["lr"] = 3e-3 * (1 - step / 600)

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from decision_rnn.agent.adaln import AdaptiveLayerNorm
 from decision_rnn.agent.conditions.base import register_condition
 from decision_rnn.agent.conditions.time_to_goal import TimeToGoal, TimeToGoalConfig
 from decision_rnn.agent.objectives.gmm import GMM, GMMConfig
 from decision_rnn.agent.spaces import AgentSpec, unit_box
-from decision_rnn.backbones import Backbone
 from decision_rnn.backbones.contract import without_autocast
-from decision_rnn.backbones.mlp import MLPConfig
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.parsing import PositiveInt, config_dataclass
@@ -52,20 +50,17 @@ class Subgoal(TimeToGoal):
     Scalable" (2025).
     """
 
-    statistics: Tensor
+    changes: Tensor
 
     def __init__(self, config: SubgoalConfig, spec: AgentSpec) -> None:
         super().__init__(config, spec)
         self.goals, self.steps = GoalEntries.of_space(spec.observation_space, "the agent"), config.subgoal_steps
         size = self.goals.desired.stop - self.goals.desired.start
         self.size = 1 + size
-        self.register_buffer(
-            "statistics", torch.ones(3, size) if spec.goal_statistics is None else spec.goal_statistics
-        )
-        self.embed_goal = nn.Linear(2 * size, spec.width)
-        self.planner = Backbone(MLPConfig(width=spec.width, layers=LAYERS))
-        self.adaln = AdaptiveLayerNorm(1, spec.width)
-        self.changes = GMM(GMMConfig(min_std=MIN_STD), replace(spec, action_space=unit_box(size)))
+        self.register_buffer("changes", torch.ones(size) if spec.goal_changes is None else spec.goal_changes)
+        self.by_goal = AdaptiveLayerNorm(size, spec.width, layers=LAYERS)
+        self.by_time = AdaptiveLayerNorm(1, spec.width)
+        self.mixture = GMM(GMMConfig(min_std=MIN_STD), replace(spec, action_space=unit_box(size)))
 
     def from_batch(self, batch: Batch) -> Tensor:
         return torch.cat([batch.return_to_go, batch.subgoal - batch.observation[..., self.goals.achieved]], dim=-1)
@@ -74,9 +69,9 @@ class Subgoal(TimeToGoal):
         plan = self.plan(hidden, batch.observation)
         loss, metrics = super().loss(plan, batch)
         time, change = super().normalise(batch.return_to_go), self.from_batch(batch)[..., 1:] / self.largest_change
-        plan = self.adaln(time, plan)
+        plan = self.by_time(time, plan)
         with without_autocast(plan):
-            change_loss, errors = self.changes.loss(plan.float(), batch._replace(action=change.clamp(-1, 1)))
+            change_loss, errors = self.mixture.loss(plan.float(), batch._replace(action=change.clamp(-1, 1)))
         change_loss = change_loss / change.shape[-1]  # the likelihood of an action has few entries too
         metrics = {**metrics, "subgoal_loss": change_loss, "subgoal_error": errors["squared_error"]}
         return loss + change_loss, metrics
@@ -85,25 +80,20 @@ class Subgoal(TimeToGoal):
         assert hidden is not None
         plan = self.plan(hidden, observation)
         time = super().limit(value[..., :1], timestep, plan, observation)
-        change = self.changes.action(self.adaln(super().normalise(time), plan))
+        change = self.mixture.action(self.by_time(super().normalise(time), plan))
         return torch.cat([time, change * self.largest_change], dim=-1)
 
     def normalise(self, value: Tensor) -> Tensor:
         steps = value[..., :1].clamp_min(-self.steps) / self.steps
-        return torch.cat([steps, value[..., 1:] / self.statistics[2]], dim=-1)
+        return torch.cat([steps, value[..., 1:] / self.changes], dim=-1)
 
     def plan(self, hidden: Tensor, observation: Tensor) -> Tensor:
         """Hidden states that depend on the goal, (..., width), from those of the backbone, (..., width), and
         observations (..., entries)."""
-        mean, std, _ = self.statistics
-        achieved, desired = observation[..., self.goals.achieved], observation[..., self.goals.desired]
-        goal = torch.cat([(desired - mean) / std, (desired - achieved) / std], dim=-1)
-        with without_autocast(hidden):
-            embedded = self.embed_goal(goal)
-        plan, _ = self.planner(hidden + embedded)
-        return plan
+        way = observation[..., self.goals.desired] - observation[..., self.goals.achieved]
+        return self.by_goal(way / self.changes, hidden)
 
     @property
     def largest_change(self) -> Tensor:
         """(goal,), the largest predicted change of each entry of the goal."""
-        return LARGEST_CHANGE * self.statistics[2]
+        return LARGEST_CHANGE * self.changes
