@@ -62,8 +62,6 @@ class TrainingConfig:
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with a probability proportional to g^(k - 1). Default: 0.99 for agents conditioned on
             the time to a goal, 1 otherwise.
-        p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
-            OGBench's `actor_p_randomgoal`.
         p_swappedgoal: The share of goals in hindsight that another episode reaches which passes by this one's goal
             (Ghugare et al. 2024), to put parts of episodes together.
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Default: `muon` for
@@ -102,7 +100,6 @@ class TrainingConfig:
     segment_start: Literal["anywhere", "episode"] = "anywhere"
     goal_relabeling: Literal["none", "hindsight"] = "none"
     goal_discount: Annotated[float, Field(gt=0, le=1)] | None = None
-    p_randomgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
     p_swappedgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: NonNegativeFloat | None = None
@@ -221,7 +218,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         training, token = self.training, self.agent.conditioning == "token"
         relabeled = training.goal_relabeling == "hindsight"
-        ahead = max(training.p_randomgoal, training.p_swappedgoal) > 0 or training.goal_discount not in (None, 1)
+        ahead = training.p_swappedgoal > 0 or training.goal_discount not in (None, 1)
         returns, dropout = isinstance(self.condition, ReturnToGoConfig), self.condition.dropout > 0
         chunk = self.objective.chunk_size if isinstance(self.objective, ActionChunkConfig) else 0
         conflicts = {
@@ -229,9 +226,8 @@ class RunConfig:
             "condition return_to_go needs training.goal_relabeling none": relabeled and returns,
             f"condition {self.condition.name} needs training.goal_relabeling hindsight": self.time_to_goal
             and not relabeled,
-            "training.p_randomgoal needs condition none": self.time_to_goal and training.p_randomgoal > 0,
-            "training.goal_discount, training.p_swappedgoal and training.p_randomgoal need "
-            "training.goal_relabeling hindsight": ahead and not relabeled,
+            "training.goal_discount and training.p_swappedgoal need training.goal_relabeling hindsight": ahead
+            and not relabeled,
             "the condition needs agent.conditioning adaln": self.condition.needs_adaln and token,
             "condition.dropout needs a condition and agent.conditioning adaln": dropout
             and (self.condition.name == NoConditionConfig.name or not self.agent.uses_adaln(self.condition)),

@@ -176,7 +176,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
     assert (training.batch_size, training.context, training.learning_rate) == (1024, 1, 3e-4)
     assert (training.schedule, training.warmup_steps, training.weight_decay) == ("constant", 0, 0)
     assert (training.ema_decay, training.gradient_clip) == (0, 0)
-    assert (training.goal_relabeling, config.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
+    assert (training.goal_relabeling, config.goal_discount) == ("hindsight", 1)
     assert (config.condition.name, config.objective.name) == ("none", "mse")
 
 
@@ -196,7 +196,7 @@ def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
         ("hopper-medium --training.steps 2k", ["training.steps", "2k"]),
         ("hopper-medium --condition none --condition.noise 1", ["condition.noise"]),
         ("hopper-medium --backbone.heads 2", ["backbone.heads"]),
-        ("hopper-medium --training.p_randomgoal 0.5", ["training.p_randomgoal need"]),
+        ("hopper-medium --training.p_swappedgoal 0.5", ["training.p_swappedgoal need"]),
         ("hopper-medium --evaluation.target_returns many", ["evaluation.target_returns", "many"]),
         ("hopper-medium --backbone.match_parameters many", ["backbone.match_parameters", "many"]),
         ("hopper-medium --backbone.match_parameters 7", ["backbone.match_parameters", "65"]),

@@ -54,9 +54,6 @@ class HindsightGoals:
     proportional to discount^(k - 1), among the later steps. OGBench's geometric goals (Park et al., "OGBench:
     Benchmarking Offline Goal-Conditioned RL", 2024) are the episode's end wherever k lies beyond it.
 
-    With the probability `p_randomgoal`, the goal is instead what any episode reaches at any of its steps, uniformly, as
-    OGBench's random goals, for as long as the goal would have held: so this is also their share of the steps.
-
     With the probability `p_swappedgoal`, it is instead what another episode goes on to reach that passes by: from an
     observation in the same of `CLUSTERS` clusters, as many steps ahead as a goal of that episode, so that the steps to
     it are those of both parts (Ghugare et al., "Closing the Gap between TD Learning and Supervised Learning", 2024).
@@ -67,7 +64,6 @@ class HindsightGoals:
         batch_size: The number of rows.
         generator: The source of random numbers.
         discount: The discount, above 0.
-        p_randomgoal: The share of random goals.
         p_swappedgoal: The share of goals of other episodes that pass by.
         subgoal_steps: How many steps ahead subgoals lie.
     """
@@ -79,12 +75,11 @@ class HindsightGoals:
         batch_size: int,
         generator: torch.Generator,
         discount: float,
-        p_randomgoal: float = 0.0,
         p_swappedgoal: float = 0.0,
         subgoal_steps: int = 0,
     ) -> None:
         self.entries, self.generator, self.discount = entries, generator, discount
-        self.p_randomgoal, self.p_swappedgoal, self.subgoal_steps = p_randomgoal, p_swappedgoal, subgoal_steps
+        self.p_swappedgoal, self.subgoal_steps = p_swappedgoal, subgoal_steps
         self.offsets = torch.from_numpy(store.offsets)
         self.achieved = torch.from_numpy(achieved_goals(store, entries))
         self.last = self.offsets[1:] + torch.arange(len(store))  # every episode's last observation
@@ -103,18 +98,14 @@ class HindsightGoals:
             context: Steps of a segment.
 
         Returns:
-            The goals (batch, context), as rows of `achieved`, the steps to each, for a random one those for which it
-            holds, and the subgoals, as rows of `achieved`: none lies beyond the step at which the goal expires.
+            The goals (batch, context), as rows of `achieved`, the steps to each, and the subgoals, as rows of
+            `achieved`: none lies beyond the step at which the goal expires.
         """
         step = start[:, None] + torch.arange(context)
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
         now = step + episode  # as indices of observations
         until = now + self._draw_ahead(self.last[episode] - now)
         goal, beyond = until, torch.zeros_like(until)
-        if self.p_randomgoal:
-            anywhere = torch.randint(len(self.achieved), step.shape, generator=self.generator)
-            random = torch.rand(step.shape, generator=self.generator) < self.p_randomgoal
-            goal = torch.where(random, anywhere, until)
         if self.clusters is not None:
             passing = self.clusters.draw(until, self.generator)
             last = self.last[torch.searchsorted(self.last, passing)]

@@ -100,8 +100,8 @@ class StepStream:
     1 / `tbptt_segments`, and at the end of the stream near its beginning, so that all steps are read equally often.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
-    `goal_discount`, `p_randomgoal` and `p_swappedgoal`, see `HindsightGoals`, and returns-to-go by minus the steps to
-    them. With `subgoal_steps`, batches have what is achieved so many steps later, or before the goal expires.
+    `goal_discount` and `p_swappedgoal`, see `HindsightGoals`, and returns-to-go by minus the steps to them. With
+    `subgoal_steps`, batches have what is achieved so many steps later, or before the goal expires.
 
     With `rows`, only these of every batch are read and returned: all processes that train one agent draw the same
     batches.
@@ -123,7 +123,6 @@ class StepStream:
         segment_start: Literal["anywhere", "episode"] = "anywhere",
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
-        p_randomgoal: float = 0.0,
         p_swappedgoal: float = 0.0,
         subgoal_steps: int = 0,
         rows: slice = slice(None),
@@ -148,7 +147,7 @@ class StepStream:
             self.weighted_starts = WeightedStarts(store, context, *options)
         self.goals = None
         if goals is not None:
-            relabeling = goal_discount, p_randomgoal, p_swappedgoal, subgoal_steps
+            relabeling = goal_discount, p_swappedgoal, subgoal_steps
             self.goals = HindsightGoals(store, goals, batch_size, self.generator, *relabeling)
 
         # Of every step, in bits: an episode begins, ends terminated, ends truncated.

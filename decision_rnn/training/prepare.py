@@ -174,7 +174,6 @@ def make_stream(
         segment_start=settings.segment_start,
         goals=goal_entries(config, episodes),
         goal_discount=config.goal_discount,
-        p_randomgoal=settings.p_randomgoal,
         p_swappedgoal=settings.p_swappedgoal,
         subgoal_steps=config.subgoal_steps,
         rows=rows,

@@ -32,7 +32,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "noise": {"condition": {"name": "return_to_go", "noise": 0.1, "rtg_quantile": 0.5}},
     "unlimited": {"condition": {"name": "return_to_go", "rtg_quantile": 0}, "agent": {"conditioning": "adaln"}},
     "weighted": {"training": BASE["training"] | {"return_weighting": 2.0, "segment_start": "episode"}},
-    "goals": {"training": BASE["training"] | {"goal_relabeling": "hindsight", "p_randomgoal": 0.0}},
+    "goals": {"training": BASE["training"] | {"goal_relabeling": "hindsight"}},
 }
 
 
