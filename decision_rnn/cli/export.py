@@ -18,6 +18,8 @@ def add_arguments(parser: CommandParser) -> None:
     text = "the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)"
     parser.add_argument("--output", type=Path, help=text)
     parser.add_condition()
+    text = "most probable or sampled actions (default: as the run is evaluated)"
+    parser.add_argument("--actions", choices=("greedy", "sampled"), help=text)
     text = "default target return of the policy (default: the first of the run's evaluation)"
     parser.add_argument("--target_return", type=parse_as(TargetReturn), help=text)
 
@@ -30,6 +32,6 @@ def run(command: Namespace) -> None:
     path = command.output or (run_folder or Path()) / "policy.onnx"
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
-    difference = export_onnx(trained, path, command.target_return)
+    difference = export_onnx(trained, path, command.target_return, command.actions)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")

@@ -12,9 +12,10 @@ import io
 import json
 import logging
 import warnings
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import State
 from decision_rnn.config import to_dict
-from decision_rnn.evaluation.results import describe_acting
+from decision_rnn.evaluation.actor import evaluation_settings
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_target, default_return
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -41,6 +42,8 @@ TOLERANCE = 1e-4
 normalising values close to zero magnifies rounding."""
 TRACED = 3
 """Batch size for tracing; a batch size of 1 would be traced as a constant."""
+SEED = 1_000_003
+"""The seed of a model's first random draw; those of others are multiples of it."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 
 
@@ -48,23 +51,27 @@ def export_onnx(
     trained: TrainedAgent,
     path: Path | str,
     target_return: float | str | None = None,
+    actions: Literal["greedy", "sampled"] | None = None,
 ) -> float:
-    """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
+    """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state;
+    if it samples its actions, that without noise it takes the most probable ones.
 
-    If the run is evaluated by a window of steps or sampled actions, a warning says that the file carries its state and
-    acts greedily.
+    A file that samples draws the same noise again whenever it is loaded. If the run is evaluated by a window of steps,
+    a warning says that the file carries its state.
 
     Args:
         trained: The agent.
         path: The file; missing folders are created.
         target_return: The policy's default target return, or `auto`; if left out, the first of its evaluation.
+        actions: Whether the file samples its actions; if left out, as the run is evaluated.
 
     Returns:
         The largest difference between the file's and the agent's actions, over steps with resets in between.
 
     Raises:
         InputError: If the packages of the extra `onnx` are not installed, `target_return` is invalid or given for an
-            agent trained by cloning, or the agent contains what ONNX cannot express or acts differently in ONNX.
+            agent trained by cloning, the agent cannot sample actions, contains what ONNX cannot express, or acts
+            differently in ONNX.
     """
     path = Path(path)
     with importing("export", "onnx"):
@@ -74,10 +81,13 @@ def export_onnx(
     target: float | None = convert(target_return, TargetReturn | None, "target_return")
     if target is not None:
         check_target(trained.config, target)
-    agent = copy.deepcopy(trained.agent).cpu().eval()
-    description = describe(trained, target)
-    data = _exported(agent, description, trained.config.condition.name)
-    difference = largest_difference(agent, Policy(data))
+    windowed = trained.config.evaluation.inference == "window"
+    settings = evaluation_settings(trained.config.evaluation, inference="recurrent", actions=actions)
+    trained.agent.check_acting(settings.actions, settings.inference)
+    trained = replace(trained, config=replace(trained.config, evaluation=settings))
+    agent, samples = copy.deepcopy(trained.agent).cpu().eval(), settings.actions == "sampled"
+    data = _exported(agent, describe(trained, target), trained.config.condition.name, samples)
+    difference = largest_difference(agent, Policy(_without_noise(data) if samples else data))
     if not difference <= TOLERANCE:  # also rejects NaN
         raise InputError(
             f"the agent's actions in ONNX differ by up to {difference:.2g}: backbone and "
@@ -85,10 +95,8 @@ def export_onnx(
         )
     with new_file(path) as new:
         new.write_bytes(data)
-    settings = trained.config.evaluation
-    if (settings.inference, settings.actions) != ("recurrent", "greedy"):
-        acting = describe_acting(settings)
-        warn(f"{path.name} carries its state and acts greedily, unlike the run ({acting}): evaluate the file itself")
+    if windowed:
+        warn(f"{path.name} carries its state, unlike the run (window of {settings.window}): evaluate the file itself")
     return difference
 
 
@@ -131,8 +139,8 @@ def describe(trained: TrainedAgent, target_return: float | None = None) -> dict[
 @torch.inference_mode()
 def largest_difference(agent: DecisionAgent, policy: Any) -> float:
     """The largest difference between the actions of a policy and of its agent, scaled to [-1, 1], on the same random
-    observations, with resets. Of discrete actions it is the share that is another, or 0 up to one in a hundred:
-    rounding may turn a choice that is nearly a tie."""
+    observations, with resets. If the agent chooses, among discrete actions or the modes of a mixture, up to one in a
+    hundred may be another: rounding may turn a choice that is nearly a tie."""
     generator, batch = torch.Generator().manual_seed(0), TRACED + 2
     scale = float(getattr(agent.condition, "scale", 1.0))
     target = scale * (1 + torch.arange(batch)) / batch * 4
@@ -151,16 +159,18 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
             action, state, _ = agent.act(observation, reward, state.reset(agent.initial_state(target), reset))
             played, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
             differences.append(np.abs(played - action.numpy()) / agent.action_scale.radius.numpy())
-    share = float(np.any(differences, axis=2).mean())
-    return (share if share > 0.01 else 0.0) if agent.action_layout.categorical.all() else float(np.max(differences))
+    largest = np.max(differences, axis=2)
+    equal = largest <= TOLERANCE
+    ties = agent.objective.samples and equal.mean() >= 0.99 and np.isfinite(largest).all()
+    return float(np.max(largest, where=equal, initial=0.0) if ties else np.max(largest))
 
 
 class _Step(nn.Module):
     """`DecisionAgent.act` with the target return, constant in an episode, as an input separate from the state."""
 
-    def __init__(self, agent: DecisionAgent) -> None:
+    def __init__(self, agent: DecisionAgent, samples: bool) -> None:
         super().__init__()
-        self.agent = agent
+        self.agent, self.samples = agent, samples
 
     def carried(self, state: ActingState) -> State:
         """The tensors of a state without the target."""
@@ -173,15 +183,15 @@ class _Step(nn.Module):
         initial = self.agent.initial_state(torch.zeros(1))
         before = initial.unflatten((target_return, *state) if self.agent.condition_config.takes_target else state)
         initial = initial._replace(condition=self.agent.condition.initial_state(target_return))
-        action, after, _ = self.agent.act(obs, reward, before.reset(initial, reset))
+        action, after, _ = self.agent.act(obs, reward, before.reset(initial, reset), self.samples)
         return action, *self.carried(after)
 
 
-def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str) -> bytes:
+def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str, samples: bool) -> bytes:
     """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state."""
     from onnxscript import opset18 as op
 
-    step, begin = _Step(agent).requires_grad_(False), agent.initial_state(torch.zeros(1))
+    step, begin = _Step(agent, samples).requires_grad_(False), agent.initial_state(torch.zeros(1))
     initial = step.carried(begin)
     number = len(begin.condition) - int(agent.condition_config.takes_target)
     labels = [condition] if number == 1 else [f"{condition}_{i}" for i in range(number)]
@@ -206,7 +216,12 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str)
         """In three operators; torch's translation, exact at both ends, takes nine."""
         return op.Add(start, op.Mul(weight, op.Sub(end, start)))
 
-    translations: Any = {torch.ops.aten.lerp.Tensor: lerp}
+    def exponential(like: Any, lambd: float = 1.0, generator: None = None) -> Any:
+        """Draws of an exponential distribution of mean 1, which torch does not translate."""
+        uniform: Any = op.RandomUniformLike(like)
+        return op.Neg(op.Log(uniform))
+
+    translations: Any = {torch.ops.aten.lerp.Tensor: lerp, torch.ops.aten.exponential.default: exponential}
     try:
         # The exporter logs and prints warnings about its own internals, and a whole graph where it fails.
         with contextlib.ExitStack() as stack:
@@ -247,11 +262,28 @@ def _serialized(model: Any, description: dict[str, Any]) -> bytes:
     for value, name in zip((*model.graph.inputs, *model.graph.outputs), names, strict=True):
         value.name, value.shape = name, onnx_ir.Shape(["batch", *value.shape[1:]])
     proto = onnx_ir.to_proto(model)
+    for number, node in enumerate(proto.graph.node):
+        if node.op_type.startswith("Random"):  # else each session would have another seed
+            node.attribute.append(onnx.helper.make_attribute("seed", float(SEED * (1 + number))))
     onnx.checker.check_model(proto)
     entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description, allow_nan=False)}
     onnx.helper.set_model_props(proto, entries)
     data: bytes = proto.SerializeToString(deterministic=True)
     return data
+
+
+def _without_noise(data: bytes) -> bytes:
+    """The model with constant draws of its random numbers: a choice's noise is that of all others, normal noise 0."""
+    import onnx
+
+    model = onnx.load_from_string(data)
+    for node in model.graph.node:
+        if node.op_type.startswith("Random"):
+            constant = {"low": 0.5, "high": 0.5} if "Uniform" in node.op_type else {"mean": 0.0, "scale": 1e-30}
+            kept = [attribute for attribute in node.attribute if attribute.name not in constant]
+            del node.attribute[:]
+            node.attribute.extend(kept + [onnx.helper.make_attribute(*each) for each in constant.items()])
+    return model.SerializeToString()
 
 
 def _state_dependencies(model: Any) -> list[bool]:

@@ -1,6 +1,5 @@
 """What can be evaluated by name: an agent, or the file of an exported policy."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from decision_rnn.config import from_dict
@@ -34,6 +33,4 @@ def load_policy(path: str | Path) -> ExportedPolicy:
         config = from_dict(training["config"], str(path))
         provenance = read_record(training["provenance"], DatasetSpec)
         numbers = [training[key] for key in ("step", "seconds", "parameters", "backbone_parameters")]
-    # A policy can only carry its state and act greedily, however its agent was evaluated.
-    settings = replace(config.evaluation, inference="recurrent", actions="greedy")
-    return ExportedPolicy(policy, replace(config, evaluation=settings), provenance, *numbers)
+    return ExportedPolicy(policy, config, provenance, *numbers)

@@ -19,7 +19,7 @@ from decision_rnn.environments.layouts import Layout
 from decision_rnn.evaluation.acting import Actor
 from decision_rnn.utils.errors import reading
 
-FORMAT, FORMAT_KEY, POLICY_KEY = "3", "decision_rnn_format", "decision_rnn"
+FORMAT, FORMAT_KEY, POLICY_KEY = "4", "decision_rnn_format", "decision_rnn"
 
 State = list[np.ndarray]
 

@@ -120,8 +120,11 @@ def evaluate(
     name = policy.config.validation if validation is None else validation
     if isinstance(policy, ExportedPolicy):
         name = None
-        if (chosen.inference, chosen.actions, validation, plot) != ("recurrent", "greedy", None, None):
-            raise InputError("an exported policy only plays, carries its state and acts greedily: evaluate its run")
+        if (chosen.inference, chosen.actions, validation, plot) != ("recurrent", configured.actions, None, None):
+            raise InputError(
+                "an exported policy only plays, carries its state and takes the actions it was exported with: "
+                "evaluate its run"
+            )
     folder = folder if output is None else Path(output)
     if folder is not None:
         check_folder(folder / "results")

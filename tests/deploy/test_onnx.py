@@ -1,5 +1,6 @@
 """The exported ONNX policy acts like its agent: every backbone, both token layouts, objectives and masks."""
 
+import contextlib
 import json
 from collections import Counter
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import scipy.stats
 import torch
 from made_policy import exported, made_agent
 from subjects import OTHER_STACK, SMALL
@@ -19,6 +21,7 @@ from decision_rnn.agent import (
     FlowMatchingConfig,
     GMMConfig,
     NoConditionConfig,
+    ObjectiveConfig,
     ReturnToGoConfig,
 )
 from decision_rnn.backbones import BACKBONES, State, registered
@@ -43,7 +46,7 @@ OTHERS = [
     ("gru", SIZE, {"agent": AgentConfig(timestep_embedding=True, previous_action=True)}),
     ("mingru", {"width": 128, "layers": 3}, {}),
 ]
-GUIDED = {"agent": AgentConfig(conditioning="adaln"), "condition": ReturnToGoConfig(dropout=0.1, guidance=3.0)}
+GUIDED = {"agent": AgentConfig(conditioning="adaln"), "condition": ReturnToGoConfig(dropout=0.1, guidance=2.0)}
 FAST = [
     ("mingru", {"width": 8, "layers": 1}, {**GUIDED, "objective": GMMConfig(num_components=3)}),
     ("mlp", {"width": 8, "layers": 1}, {**GUIDED, "objective": FlowMatchingConfig(flow_steps=4)}),
@@ -97,6 +100,49 @@ def test_exported_policy_has_the_actions_of_its_agent(
     json.loads(text, parse_constant=pytest.fail)  # others' parsers refuse NaN and infinities
 
 
+@pytest.mark.parametrize(
+    ("share", "value", "accepted"), [(0.005, 0.5, True), (0.05, 0.5, False), (0.005, np.nan, False)]
+)
+def test_few_other_modes_are_ties(
+    share: float, value: float, accepted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = made_agent(registered("mlp").config(width=8, layers=1), objective=GMMConfig(num_components=3))
+    generator, step = np.random.default_rng(0), Policy.step
+
+    def other(self: Policy, *inputs: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+        actions, state = step(self, *inputs)
+        actions[generator.random(len(actions)) < share] += value
+        return actions, state
+
+    monkeypatch.setattr(Policy, "step", other)
+    with contextlib.nullcontext() if accepted else pytest.raises(InputError, match="differ by"):
+        export_onnx(trained, tmp_path / "p.onnx")
+
+
+@pytest.mark.parametrize("guided", [False, True])
+@pytest.mark.parametrize("objective", [GMMConfig(num_components=3), FlowMatchingConfig(flow_steps=4)])
+def test_file_samples_actions_as_its_agent(objective: ObjectiveConfig, guided: bool, tmp_path: Path) -> None:
+    options = GUIDED if guided else {}
+    trained = made_agent(registered("mlp").config(width=8, layers=1), objective=objective, **options)
+    export_onnx(trained, tmp_path / "policy.onnx", actions="sampled")
+    policy, number = Policy.load(tmp_path / "policy.onnx"), 4000
+    observations, rewards = np.zeros((number, 11), np.float32), np.zeros(number, np.float32)
+    inputs = observations, rewards, np.ones(number, bool), np.full(number, 3600, np.float32)
+    drawn = [policy.step(*inputs, policy.initial_state(number))[0] for _ in range(2)]
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        state = trained.agent.initial_state(torch.full((number,), 3600.0))
+        actions, *_ = trained.agent.act(torch.from_numpy(observations), torch.from_numpy(rewards), state, sample=True)
+    ours, theirs = np.concatenate(drawn).round(3), actions.numpy().round(3)  # modes are equal up to rounding
+    for entry in range(3):
+        assert np.std(ours[:, entry]) > 0
+        assert scipy.stats.ks_2samp(ours[:, entry], theirs[:, entry]).pvalue > 1e-3
+    assert not np.array_equal(*drawn)
+    again = Policy.load(tmp_path / "policy.onnx")
+    np.testing.assert_array_equal(again.step(*inputs, again.initial_state(number))[0], drawn[0])
+    assert load_policy(tmp_path / "policy.onnx").config.evaluation.actions == "sampled"
+
+
 def test_counter_of_an_objective_is_not_taken_for_the_timestep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero after a reset, as the timestep is, and again within an episode."""
 
@@ -133,16 +179,16 @@ def test_export_refuses_random_draws_and_branches_on_data(
 
 
 def test_file_has_names_and_metadata_and_no_local_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of a run that is evaluated by a window and samples, which the file does not have: the export warns."""
+    """Of a run that is evaluated by a window, which the file does not have: the export warns."""
     trained = made_agent(registered("lstm").config(width=8, layers=1), objective=GMMConfig(num_components=3))
-    settings = replace(trained.config.evaluation, inference="window", window=7, actions="sampled")
+    settings = replace(trained.config.evaluation, inference="window", window=7)
     places = {"path": str(tmp_path / "hopper.hdf5"), "init_from": str(tmp_path / "first")}
     trained = replace(trained, config=replace(trained.config, evaluation=settings, **places))
     path = tmp_path / "policy.onnx"
     export_onnx(trained, path, target_return=1234.0)
     warned = capfd.readouterr().err
     assert warned.startswith("policy.onnx ")
-    assert "(window of 7, sampled actions)" in warned
+    assert "(window of 7)" in warned
     settings = load_policy(path).config.evaluation
     assert (settings.inference, settings.actions) == ("recurrent", "greedy")
     model = onnx.load(path)
