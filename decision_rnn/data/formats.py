@@ -172,7 +172,8 @@ class _Reader:
         self.keys = keys = options.find(label, sorted(usual, key=_place), rare=list(block)[len(usual) :])
         observed = sorted(keys["observations"], key=_place)
         keys["observations"] = observed = [key for key in observed if _is_vector(block[key])]
-        keys["following"] = _following(observed, set(usual))
+        following = [f"next_{key}" for key in observed]  # as `next_obs/arm` of `obs/arm`
+        keys["following"] = following if set(following) <= set(usual) else []
         self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
         self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
         boxes: dict[tuple[str | int, ...], Box] = {}
@@ -284,17 +285,6 @@ def _layout(block: Arrays) -> tuple[Any, ...]:
 def _place(key: str) -> list[tuple[int, str]]:
     """A sorting key for keys: parts that are numbers are in order of these, others in that of a Dict's keys."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in key.split("/")]
-
-
-def _following(observed: list[str], known: set[str]) -> list[str]:
-    """The keys of the next observations among those that are known: as `next_obs/arm` of `obs/arm`; if the observations
-    have a usual name, also another one after `next_`, unless that is of other observations. Empty if any is missing."""
-    name, *others = {key.partition("/")[0] for key in observed} or {""}
-    choices = [[f"next_{key}" for key in observed]]
-    if name in NAMES["observations"] and not others:
-        free = set(NAMES["observations"]) - {key.partition("/")[0] for key in known}
-        choices += [[f"next_{each}{key.removeprefix(name)}" for key in observed] for each in sorted(free)]
-    return next((each for each in choices if each and known >= set(each)), [])
 
 
 def _is_vector(array: Any) -> bool:

@@ -157,7 +157,7 @@ def test_flags_of_other_names(names: list[str], whole: list[Episode], tmp_path: 
     flags = [arrays["terminals"], arrays["timeouts"]]
     both = flags[0] | flags[1]
     first, second = both if names[0] == "dones" else flags[0], both if names[1] in ("done", "is_last") else flags[1]
-    named = {names[0]: first, names[1]: second, "next_obs": arrays["next_observations"]}
+    named = {names[0]: first, names[1]: second, "next_observations": arrays["next_observations"]}
     np.savez_compressed(tmp_path / "log.npz", **flat(whole), **named)
     assert_equal(imported(tmp_path / "log.npz"), whole)
 
