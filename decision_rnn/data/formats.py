@@ -104,7 +104,7 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = F
     blocks = _blocks(arrays, "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names))
     layouts = Counter(map(_layout, blocks.values()))
     first = max(blocks.values(), key=lambda block: layouts[_layout(block)], default={})
-    reader = _Reader(label, first, blocks, options, whole or "" not in blocks)
+    reader = _Reader(label, first, options, whole or "" not in blocks)
     if not (reader.keys["observations"] and reader.keys["actions"]):
         raise InputError(
             f"{label} has an unknown layout: {_shapes(arrays)}. Expected observations (T, O) that are not images, "
@@ -115,7 +115,7 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = F
     splits = {key.removeprefix("mask/"): members for key, members in masks.items()}  # of robomimic
     if (members := options.members(label, splits)) is not None:
         blocks, splits = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}, {}
-    actions = [reader.arrays[key] for key in reader.keys["actions"]]
+    actions = [first[key] for key in reader.keys["actions"]]
     numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
     space = Discrete(int(np.max(actions[0])) + 1) if numbered else None
     notes = notes_of(reader.keys, reader.unread, splits)
@@ -155,26 +155,20 @@ class _Reader:
     """Reads episodes from the blocks of a log, in the layout of most of them.
 
     Attributes:
-        arrays: By key, an array of the usual block, or of another if that one lacks it.
         keys: By role, the keys of its arrays in a block.
         shapes: By key, the shape of the rows of observations and actions.
         space: The space of an observation; None for vectors.
-        unread: The keys of other arrays with a row for every step, such as images.
+        unread: The keys of the usual block's other arrays with a row for every step, such as images.
     """
 
-    def __init__(
-        self, label: str, usual: Arrays, blocks: Mapping[str, Arrays], options: LogOptions, whole: bool
-    ) -> None:
+    def __init__(self, label: str, usual: Arrays, options: LogOptions, whole: bool) -> None:
         self.label, self.options, self.whole = label, options, whole
-        self.arrays = block = dict(usual)
-        for key, array in chain.from_iterable(each.items() for each in blocks.values()):
-            block.setdefault(key, array)
-        self.keys = keys = options.find(label, sorted(usual, key=_place), rare=list(block)[len(usual) :])
+        self.keys = keys = options.find(label, sorted(usual, key=_place))
         observed = sorted(keys["observations"], key=_place)
-        keys["observations"] = observed = [key for key in observed if _is_vector(block[key])]
+        keys["observations"] = observed = [key for key in observed if _is_vector(usual[key])]
         following = [f"next_{key}" for key in observed]  # as `next_obs/arm` of `obs/arm`
         keys["following"] = following if set(following) <= set(usual) else []
-        self.shapes = {key: np.shape(block[key])[1:] for key in (*observed, *keys["actions"])}
+        self.shapes = {key: np.shape(usual[key])[1:] for key in (*observed, *keys["actions"])}
         self.shapes |= dict(zip(keys["following"], map(self.shapes.__getitem__, observed), strict=False))
         boxes: dict[tuple[str | int, ...], Box] = {}
         for key in observed:
@@ -183,12 +177,8 @@ class _Reader:
             boxes[path] = Box(-np.inf, np.inf, self.shapes[key] or (1,))
         several = len(boxes) > 1 or any(len(box.shape) > 1 for box in boxes.values())
         self.space = nested(boxes, Dict, Tuple) if several else None
-        used, unread = set(chain.from_iterable(keys.values())), dict[str, None]()
-        for each in (usual, *blocks.values()):
-            steps = max((np.shape(each[key])[:1] for key in keys["actions"] if key in each), default=())
-            others = (key for key in each if key not in used and key not in unread)
-            unread |= dict.fromkeys(key for key in others if steps and np.shape(each[key])[:1] == steps)
-        self.unread = list(unread)
+        rows, used = [np.shape(usual[key])[:1] for key in keys["actions"]], set(chain.from_iterable(keys.values()))
+        self.unread = [key for key in usual if key not in used and np.shape(usual[key])[:1] in rows]
 
     def episodes(self, blocks: Mapping[str, Arrays], left_out: list[str]) -> Iterator[Episode]:
         """The episodes of blocks, in order. A block that is whole or has one more observation than actions is one. One

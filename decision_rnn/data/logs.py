@@ -59,32 +59,29 @@ class LogOptions:
     split: str | None = None
     missing: Missing = "error"
 
-    def find(
-        self, label: str, known: Sequence[str], usual: bool = True, rare: Sequence[str] = ()
-    ) -> dict[str, list[str]]:
+    def find(self, label: str, known: Sequence[str], usual: bool = True) -> dict[str, list[str]]:
         """The columns or arrays of each role among those that are known: the named ones, or if `usual` the first of the
-        usual names. A named one may also be `rare`, an array of a few episodes. InputError if the log lacks it."""
+        usual names. InputError if the log lacks a named one."""
         keys: dict[str, list[str]] = {}
         for role, names in NAMES.items():
             groups = ([key for key in known if re.fullmatch(rf"{re.escape(n)}([/.].*)?", key)] for n in names)
             keys[role] = next(filter(None, groups), []) if usual else []
             if role in self.names:
-                keys[role] = self._named(label, role, known, rare)
+                keys[role] = self._named(label, role, known)
         return keys
 
-    def _named(self, label: str, role: str, known: Sequence[str], rare: Sequence[str]) -> list[str]:
-        following = {f"next_{name}" for name in (*known, *rare)}  # which `*_state` does not name
-        current, others = ([name for name in names if name not in following] for names in (known, rare))
+    def _named(self, label: str, role: str, known: Sequence[str]) -> list[str]:
+        following = {f"next_{name}" for name in known}  # which `*_state` does not name
+        current = [name for name in known if name not in following]
         matches = dict[str, None]()
         for pattern in self.names[role]:
             ways = (pattern, f"*/{pattern}", f"{pattern}/*")
             matching = [name for name in current if any(fnmatchcase(name, way) for way in ways)]
             if pattern in known:  # `q[0]` is no pattern, and `actions` does not name `obs/actions`
                 matching = [pattern]
-            matching = matching or [name for name in others if any(fnmatchcase(name, way) for way in ways)]
             if not matching:
-                near = did_you_mean(pattern, [*known, *rare])
-                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {listed([*known, *rare])}.")
+                near = did_you_mean(pattern, known)
+                raise InputError(f"{label} has no {pattern!r:.100}: {near}it has {listed(known)}.")
             matches |= dict.fromkeys(matching)
         return list(matches)
 
