@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 import h5py
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Tuple
+from gymnasium.spaces import Box, Dict, Tuple
 
 from decision_rnn.data.logs import (
     FLAGS,
@@ -89,7 +89,7 @@ def as_episode(item: Any, space: gymnasium.Space[Any] | None) -> Any:
         return item
     log = read_arrays("a dictionary of arrays", _by_path(item), LogOptions(), whole=True)
     episode = next(log.episodes)
-    return by_name(episode, log.spaces[0]) if log.spaces[0] and isinstance(space, Dict | Tuple) else episode
+    return by_name(episode, log.space) if log.space and isinstance(space, Dict | Tuple) else episode
 
 
 def by_name(episode: Episode, space: gymnasium.Space[Any]) -> Episode:
@@ -115,14 +115,11 @@ def read_arrays(label: str, arrays: Arrays, options: LogOptions, whole: bool = F
     splits = {key.removeprefix("mask/"): members for key, members in masks.items()}  # of robomimic
     if (members := options.members(label, splits)) is not None:
         blocks, splits = {key: block for key, block in blocks.items() if key.rpartition("/")[2] in members}, {}
-    actions = [first[key] for key in reader.keys["actions"]]
-    numbered = np.any(arrays.get("discrete_action", False))  # of d3rlpy 1: actions are indices
-    space = Discrete(int(np.max(actions[0])) + 1) if numbered else None
     notes = notes_of(reader.keys, reader.unread, splits)
     if not (reader.whole or any(reader.keys[role] for role in CUTS)):
         notes[JOINED] = list(reader.keys["terminated"])
-    size = sum(int(np.prod(np.shape(each)[1:])) for each in actions)
-    return Log(reader.episodes(blocks, notes[LEFT_OUT]), reader.keys, size, {}, (reader.space, space), notes=notes)
+    size = sum(int(np.prod(reader.shapes[key])) for key in reader.keys["actions"])
+    return Log(reader.episodes(blocks, notes[LEFT_OUT]), reader.keys, size, {}, reader.space, notes=notes)
 
 
 def _blocks(arrays: Arrays, action: str) -> dict[str, Arrays]:

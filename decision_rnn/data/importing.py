@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import by_name, expand_folder, open_log
@@ -119,8 +119,8 @@ def import_log(
         remarks: dict[str, dict[str, None]] = {}
         names_before = set[str]()
         for number, each in enumerate(chain([first], opened)):
-            if (each.columns, each.spaces[0]) != (first.columns, first.spaces[0]):
-                layout = f"the columns {each.columns} and the observations {each.spaces[0] or 'vectors'}"
+            if (each.columns, each.space) != (first.columns, first.space):
+                layout = f"the columns {each.columns} and the observations {each.space or 'vectors'}"
                 raise InputError(
                     f"log {number} ({label_log(logs[number])}) has {layout}, unlike log 0: import it alone."
                 )
@@ -136,10 +136,7 @@ def import_log(
         first = next(opened)
         tell(f"{name} reads " + ", ".join(f"{role} from {listed(keys)}" for role, keys in first.keys.items() if keys))
         environment_id = environment_id or first.environment_id
-        known, (space, choices) = known_spaces(environment_id), first.spaces
-        if known is not None and isinstance(known[1], Discrete):  # a log may lack the last of the choices
-            choices = known[1]
-        action_space = action_space or choices
+        space, known = first.space, known_spaces(environment_id)
         if action_low is not None or action_high is not None:
             if action_space is not None:
                 raise InputError("action_low and action_high bound numbers: leave out choices and the action space.")

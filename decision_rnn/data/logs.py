@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from decision_rnn.environments.episode import Episode, Missing
-from decision_rnn.environments.spaces import OptionalSpaces
 from decision_rnn.utils.errors import InputError, did_you_mean
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -105,7 +105,7 @@ class Log:
         keys: By role, the columns or arrays that are read.
         action_size: The number of entries of an action.
         columns: The names of the entries of `observations` and `actions`, if it has any.
-        spaces: The spaces that it states.
+        space: The space of an observation; None for vectors.
         environment_id: The Gymnasium id that it states.
         notes: What readers of scores should know, as names by what they are about; complete after the last episode.
         names: The names of its episodes, if a column identifies them.
@@ -115,7 +115,7 @@ class Log:
     keys: dict[str, list[str]]
     action_size: int
     columns: dict[str, list[str]] = field(default_factory=dict)
-    spaces: OptionalSpaces = (None, None)
+    space: gymnasium.Space[Any] | None = None
     environment_id: str | None = None
     notes: dict[str, list[str]] = field(default_factory=dict)
     names: Collection[str] = ()
