@@ -14,7 +14,7 @@ from gymnasium.spaces import Box
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.formats import by_name, expand_folder, open_log
 from decision_rnn.data.info import warn_of_bounds, warn_of_choices, warn_of_copies
-from decision_rnn.data.logs import REPEATED, Log, LogOptions, label_log, listed
+from decision_rnn.data.logs import Log, LogOptions, label_log, listed
 from decision_rnn.data.sources.local import check_new, write_store
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.layouts import Layout
@@ -117,7 +117,6 @@ def import_log(
 
     def read(first: Log) -> Iterator[Episode]:
         remarks: dict[str, dict[str, None]] = {}
-        names_before = set[str]()
         for number, each in enumerate(chain([first], opened)):
             if (each.columns, each.space) != (first.columns, first.space):
                 layout = f"the columns {each.columns} and the observations {each.space or 'vectors'}"
@@ -125,9 +124,7 @@ def import_log(
                     f"log {number} ({label_log(logs[number])}) has {layout}, unlike log 0: import it alone."
                 )
             yield from each.episodes if every == 1 else (_every(episode, every) for episode in each.episodes)
-            repeated = [episode for episode in each.names if episode in names_before]
-            names_before.update(each.names)
-            for kind, subjects in (each.notes | {REPEATED: repeated}).items():
+            for kind, subjects in each.notes.items():
                 remarks.setdefault(kind, {}).update(dict.fromkeys(subjects))
         notes.extend(f"{kind}: {listed(list(subjects))}" for kind, subjects in remarks.items() if subjects)
 

@@ -32,7 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 FLAGS = ("terminated", "truncated", "done", "success")
 LISTED = 20
 """The most names or files that a message lists."""
-UNREAD, LEFT_OUT, SPLITS, ENDS, JOINED, SCATTERED, REPEATED = (
+UNREAD, LEFT_OUT, SPLITS, ENDS, JOINED, SCATTERED = (
     "not read",
     "left out, since they cannot be read",
     "all of its splits are read (--split reads one)",
@@ -40,7 +40,6 @@ UNREAD, LEFT_OUT, SPLITS, ENDS, JOINED, SCATTERED, REPEATED = (
     "the only ends that are read: episodes that ended otherwise, as by time, are joined to the next",
     "rows of one episode are not side by side; if several robots or days count alike, name every column that "
     "identifies an episode, as --episode robot,run. Named now",
-    "episodes of the same name in several logs are different episodes; concatenate the logs if they are one. Repeated",
 )
 """What the notes of a log are about."""
 
@@ -108,7 +107,6 @@ class Log:
         space: The space of an observation; None for vectors.
         environment_id: The Gymnasium id that it states.
         notes: What readers of scores should know, as names by what they are about; complete after the last episode.
-        names: The names of its episodes, if a column identifies them.
     """
 
     episodes: Iterator[Episode]
@@ -118,7 +116,6 @@ class Log:
     space: gymnasium.Space[Any] | None = None
     environment_id: str | None = None
     notes: dict[str, list[str]] = field(default_factory=dict)
-    names: Collection[str] = ()
 
 
 def notes_of(

@@ -71,14 +71,8 @@ def read_table(log: Any, options: LogOptions) -> Log:
             for row, entry in np.argwhere(~is_finite(arrays[key].reshape(len(rows), -1)))[:1] if key in arrays else ():
                 table.refuse(rows[row], names[entry])
     columns = {"observations": observed, "actions": acted}
-    return Log(
-        cut(arrays),
-        keys,
-        len(acted),
-        columns,
-        notes=notes_of(keys, table.unread, table.splits) | {SCATTERED: table.scattered},
-        names=table.names,
-    )
+    notes = notes_of(keys, table.unread, table.splits) | {SCATTERED: table.scattered}
+    return Log(cut(arrays), keys, len(acted), columns, notes=notes)
 
 
 class _Table:
@@ -90,7 +84,6 @@ class _Table:
         features: By column, the names of its entries, as LeRobot's metadata list them.
         splits: The episodes of LeRobot's splits if all are read.
         scattered: The columns that identify episodes if rows of some are not side by side.
-        names: The names of the episodes if columns identify them.
     """
 
     def __init__(self, log: Any, options: LogOptions) -> None:
@@ -107,7 +100,6 @@ class _Table:
         self.splits: dict[str, Collection[int]] = {}
         self.unread: list[str] = []
         self.scattered: list[str] = []
-        self.names: list[str] = []
         with reading(label, "a table", REMEDY):
             if lerobot and path is not None:
                 self.frame = self._read_lerobot(path, pyarrow)
@@ -208,7 +200,6 @@ class _Table:
                 if (missing := self.frame[name].isna()).any():
                     self.refuse(int(missing.argmax()), name)
             codes = self.frame.groupby(identifiers, sort=False).ngroup().to_numpy()
-            self.names = [", ".join(map(str, row)) for row in self.frame[identifiers].drop_duplicates().to_numpy()]
             if np.count_nonzero(np.diff(codes)) > codes.max():
                 self.scattered = [", ".join(identifiers)]
         for name in self.keys["time"][:1]:

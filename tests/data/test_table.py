@@ -323,17 +323,6 @@ def test_two_robots_that_count_alike(capsys: pytest.CaptureFixture[str]) -> None
     assert "side by side" not in capsys.readouterr().err
 
 
-def test_an_episode_that_goes_on_in_the_next_file(capsys: pytest.CaptureFixture[str]) -> None:
-    """A logger begins a new file in the middle of run 7; run 8 is in the second file alone."""
-    logs = [{"run": run, "t": np.arange(3), "x": np.arange(3.0), "u": np.zeros(3)} for run in ([7, 7, 7], [7, 8, 8])]
-    for names in ("run", "run,day"):
-        days = [log | {"day": day} for log, day in zip(logs, ("monday", "tuesday"), strict=True)]
-        dataset = import_log(days, "local/days", "x", "u", episode=names, time="t", overwrite=True)
-        assert dataset.store.num_episodes == 3
-        told = "in several logs are different episodes; concatenate the logs if they are one. Repeated: 7"
-        assert (told in capsys.readouterr().err) == (told in format_info(dataset)) == (names == "run")
-
-
 def test_actions_in_another_unit_than_their_bounds(capsys: pytest.CaptureFixture[str]) -> None:
     degrees = np.linspace(-90, 90, 50)
     log = {"x": np.arange(50.0), "u": degrees, "v": np.radians(degrees)}
