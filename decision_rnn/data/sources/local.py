@@ -22,7 +22,7 @@ from decision_rnn.data.store import EpisodeStore, store_folder
 from decision_rnn.environments.episode import Episode, Missing
 from decision_rnn.environments.registry import check_id, known_spaces
 from decision_rnn.environments.spaces import OptionalSpaces, described_spaces
-from decision_rnn.utils.errors import InputError, did_you_mean
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import locked, remove_directory
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import convert
@@ -43,15 +43,6 @@ class LocalSource(Source):
         _finish()
         names = sorted(f"local/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in names if NAME.fullmatch(name)]
-
-    def check(self, name: str) -> None:
-        folder = self.folder(name)
-        _finish()
-        if not folder.is_dir():
-            raise InputError(
-                f"there is no dataset {name} in {_root()}: {did_you_mean(name, self.names())}`decision-rnn data list` "
-                "shows the datasets."
-            )
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         return EpisodeStore.open(self.folder(name))
@@ -103,11 +94,8 @@ def cache_episodes(
         )
         described = described_spaces(store.observation_space, store.action_space)
         digest = sha256_of_json([store.fingerprint, environment_id, source, described])[:16]
-        try:
+        with contextlib.suppress(OSError):  # they are there, perhaps written by another process at the same time
             store.path.rename(parent / digest)
-        except OSError:  # they are there, perhaps written by another process at the same time
-            if not (parent / digest).is_dir():
-                raise
     return f"episodes/{digest}"
 
 
