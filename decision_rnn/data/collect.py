@@ -28,13 +28,8 @@ PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy")
 
 
 def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = ()) -> EpisodeStore:
-    """The store of a recipe's dataset, which is collected if there is none or it was made by another recipe.
-
-    Args:
-        recipe: The recipe.
-        spaces: The spaces of an observation and an action.
-        packages: Packages that the environment needs besides ours, whose versions are recorded.
-    """
+    """The store of a recipe's dataset, which is collected if there is none or it was made by another recipe. The
+    versions of `packages`, which the environment needs besides ours, are recorded."""
 
     def make(folder: Path) -> EpisodeStore:
         with contextlib.closing(make_environment(recipe.environment_id)):  # first: a package may be missing

@@ -21,12 +21,7 @@ MOST_STEPS, ROUNDING = 100_000, 1e-6
 
 
 class GoalEntries(NamedTuple):
-    """Which entries of an observation's row hold goals.
-
-    Attributes:
-        achieved: The entries of `achieved_goal`.
-        desired: The entries of `desired_goal`, as many.
-    """
+    """Which entries of an observation's row hold `achieved_goal`, and which `desired_goal`, as many."""
 
     achieved: slice
     desired: slice
@@ -58,14 +53,7 @@ class HindsightGoals:
     observation in the same of `CLUSTERS` clusters, as many steps ahead as a goal of that episode, so that the steps to
     it are those of both parts (Ghugare et al., "Closing the Gap between TD Learning and Supervised Learning", 2024).
 
-    Args:
-        store: The data.
-        entries: Where its observations have goals.
-        batch_size: The number of rows.
-        generator: The source of random numbers.
-        discount: The discount, above 0.
-        p_swappedgoal: The share of goals of other episodes that pass by.
-        subgoal_steps: How many steps ahead subgoals lie.
+    Subgoals lie `subgoal_steps` ahead.
     """
 
     def __init__(
@@ -136,11 +124,8 @@ class HindsightGoals:
 
 
 class Clusters:
-    """Observations whose achieved goals are alike, by k-means on their entries divided by their standard deviations.
-
-    Args:
-        achieved: (observations, entries).
-    """
+    """Observations whose achieved goals (observations, entries) are alike, by k-means on the entries divided by their
+    standard deviations."""
 
     def __init__(self, achieved: np.ndarray) -> None:
         scale = achieved.std(0)

@@ -21,10 +21,7 @@ def return_to_go_limits(store: EpisodeStore, quantile: float) -> tuple[np.ndarra
     the few long episodes of a replay buffer count among those of the many short ones.
 
     Where returns-to-go rise within the weighted episodes, as where rewards are costs, both limits are those of each
-    timestep.
-
-    Returns:
-        Both limits, float64.
+    timestep. Both are float64.
     """
     to_go, returns, lengths = store.returns_to_go(), store.episode_returns, store.episode_lengths
     order = np.argsort(-lengths, kind="stable")

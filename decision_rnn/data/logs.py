@@ -48,10 +48,8 @@ UNREAD, LEFT_OUT, SPLITS, ENDS, JOINED, SCATTERED = (
 class LogOptions:
     """The columns or arrays of a log by role, and how it is read.
 
-    `names` are by role, as in `NAMES`, and may be patterns such as `obs_*`. Without `rewards` all rewards are 0.
-    Without `episode` a log is one episode, unless flags end episodes in it. Without `time` the rows are in order.
-    Without `truncated`, episodes that did not terminate were truncated. `done` is true at ends of both
-    kinds; with `success`, those where it is true are terminations.
+    `names` are by role, as in `NAMES`, and may be patterns such as `obs_*`; the defaults are those of `import_log`.
+    `done` is true at ends of both kinds; with `success`, those where it is true are terminations.
     """
 
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)

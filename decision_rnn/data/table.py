@@ -29,15 +29,8 @@ REMEDY = "Name a CSV, parquet, HDF5 or npz file. Load others in Python, and pass
 def read_table(log: Any, options: LogOptions) -> Log:
     """The episodes of a table, in the order of their first rows, and the names of their entries.
 
-    Args:
-        log: The path of a CSV or parquet file or of a folder of LeRobot's, or what `pandas.DataFrame` accepts.
-        options: The columns to read, and whether missing numbers are errors; else episodes have NaN in their place.
-            Usual names, and those of LeRobot, need not be given.
-
-    Raises:
-        InputError: If the log cannot be read, lacks one of the columns, or holds something else than numbers, is not
-            in order, has flags within an episode, or a missing number that is an error; the message names the file, the
-            column and the row, counted from 0.
+    It is a CSV or parquet file, a folder of LeRobot's, or what `pandas.DataFrame` accepts. Unless missing numbers are
+    errors, episodes have NaN in their place. Errors, as from `open_log`, name the column and the row, counted from 0.
     """
     table = _Table(log, options)
     keys, label = table.keys, table.label

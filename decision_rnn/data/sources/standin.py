@@ -35,12 +35,8 @@ UNIFORM = "uniform"
 
 
 class Actor:
-    """A SAC actor in NumPy: two ReLU layers, then a Gaussian squashed by tanh (Haarnoja et al. 2018).
-
-    Args:
-        path: The file of its weights.
-        noise: A factor on the standard deviation of its noise.
-    """
+    """A SAC actor in NumPy: two ReLU layers, then a Gaussian squashed by tanh (Haarnoja et al. 2018). `noise` is a
+    factor on its standard deviation."""
 
     def __init__(self, path: Path, noise: float = 1.0) -> None:
         self.weights = load_file(path)
