@@ -69,8 +69,7 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
             _write_header(file, dtype, (int(offsets[-1]), *width))
     for name, array in {**arrays, "offsets.npy": offsets}.items():
         np.save(folder / name, array)
-    observation_dim = arrays[FINAL].shape[1]
-    return observation_dim, (rows.shape[1] - observation_dim - 4) // 2
+    return episode.observations.shape[1], episode.actions.shape[1]
 
 
 def chunk_edges(offsets: np.ndarray) -> list[int]:
