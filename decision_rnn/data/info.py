@@ -19,17 +19,8 @@ from decision_rnn.utils.messages import pluralize
 
 SHIFTED = 0.01
 """The share of steps outside the training range, or of actions outside their space, that is reported."""
-USED = 0.1
-"""The share of its bounds below which an action entry is reported."""
-LITTLE = 0.05
-"""The share of the training data's standard deviation below which that of held-out data is reported: radians for
-degrees have 0.0175 of it."""
 SHOWN = 5
 """The most entries outside the training range that have a sentence each."""
-COPIED = 0.98
-"""The R2 of repeating the previous action from which a log is too fast: that of a sine of 44 steps a period."""
-MOST_CHOICES = 100
-"""Actions that are whole numbers up to here may number choices."""
 
 
 def format_info(dataset: Dataset) -> str:
@@ -132,7 +123,7 @@ def warn_of_copies(store: EpisodeStore) -> Iterator[str]:
                 "answer, when acting it would not. Leave it out"
             )
     explained = 1 - np.mean(((actions - previous) ** 2).mean(axis=0)[varied] / variance[varied])
-    if explained > COPIED:
+    if explained > 0.98:  # as of a sine of 44 steps a period
         yield (
             f"repeating the previous action explains {explained:.1%} of the actions' variance: the log is faster than "
             "its decisions, and a low loss means little. `data import --every n` keeps every n-th step; "
@@ -141,9 +132,9 @@ def warn_of_copies(store: EpisodeStore) -> Iterator[str]:
 
 
 def warn_of_choices(store: EpisodeStore) -> Iterator[str]:
-    """A sentence if actions without a stated space are small whole numbers, as of choices."""
+    """A sentence if actions without a stated space are whole numbers of at most 100, as of choices."""
     largest, whole = store.actions.max(), (store.actions == np.floor(store.actions)).all()
-    if store.stated_spaces[1] is None and whole and store.actions.min() == 0 < largest <= MOST_CHOICES:
+    if store.stated_spaces[1] is None and whole and store.actions.min() == 0 < largest <= 100:
         yield (
             f"the actions are whole numbers from 0 to {largest:.0f}, read as quantities. If they number choices, "
             "import them with --choices"
@@ -160,7 +151,7 @@ def warn_of_bounds(store: EpisodeStore) -> Iterator[str]:
             f"{box.high.max():.4g}, so that agents cannot return it: give actions and bounds the same unit"
         )
     spread = np.ptp(store.actions, axis=0)
-    if (little := (spread > 0) & (spread < USED * (box.high - box.low).ravel())).any():
+    if (little := (spread > 0) & (spread < 0.1 * (box.high - box.low).ravel())).any():
         yield (
             f"{_named(store, 'actions', np.flatnonzero(little))} uses less than a tenth of its bounds: give actions "
             "and bounds the same unit"
@@ -175,7 +166,7 @@ def share_outside(actions: np.ndarray, box: Box) -> float:
 def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
     """Sentences on held-out episodes that are also in the training data in `store`; on entries that are more than two
     standard deviations outside its range in `SHIFTED` of the held-out steps, the farthest first, one for the rest; on
-    entries that vary by less than `LITTLE` of theirs; and on actions that agents trained on it cannot return."""
+    entries that vary by less than a twentieth of theirs; and on actions that agents trained on it cannot return."""
     trained, others = ([hash(s.table[i:j].tobytes()) for i, j in pairwise(s.offsets)] for s in (store, held_out))
     if shared := np.isin(others, trained).sum():
         yield (
@@ -202,7 +193,7 @@ def warn_of_shift(store: EpisodeStore, held_out: EpisodeStore) -> Iterator[str]:
             yield f"{_named(store, kind, shifted[SHOWN:])} is far outside its training range too"
         spread = moments(values, held_out.offsets)[1] / deviation
         varied = (deviation > resolution) & (np.ptp(values, axis=0) > 0) & ~store.layout(kind).categorical
-        if (little := varied & (spread < LITTLE)).any():
+        if (little := varied & (spread < 0.05)).any():  # 0.0175 is that of radians for degrees
             yield (
                 f"{_named(store, kind, np.flatnonzero(little))} hardly varies in the held-out steps, by "
                 f"{spread[little].max():.1%} of the standard deviation in training: give both the same unit"
