@@ -13,15 +13,7 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.data.cache import cache_root, sha256_of, sha256_of_json
-from decision_rnn.data.writing import (
-    FINAL,
-    RETURNS,
-    REWARDS,
-    TABLE,
-    column_layout,
-    moments,
-    write_arrays,
-)
+from decision_rnn.data.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, moments, write_arrays
 from decision_rnn.environments.episode import Episode, Missing, checked_episodes
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.spaces import (

@@ -27,12 +27,7 @@ from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments import registry
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.environments.registry import (
-    RENDERING_ARGUMENTS,
-    describe_alteration,
-    known_spaces,
-    settings_of,
-)
+from decision_rnn.environments.registry import RENDERING_ARGUMENTS, describe_alteration, known_spaces, settings_of
 from decision_rnn.environments.spaces import Spaces, read_space
 from decision_rnn.environments.tasks import TASKS
 from decision_rnn.utils.errors import InputError, one_line, reading
