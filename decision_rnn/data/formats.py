@@ -43,10 +43,12 @@ CUTS = ("truncated", "done", "success", "following", "ends", "lengths", "starts"
 
 
 def expand_folder(log: Any) -> list[Any]:
-    """A log, or those in a folder that is not one of LeRobot's, in the natural order of their names."""
-    folder = Path(log).expanduser() if isinstance(log, str | Path) else None
-    if folder is None or not folder.is_dir() or (folder / INFO).is_file():
+    """A log, a path as `Path`, or the logs in a folder that is not one of LeRobot's, in the natural order of names."""
+    if not isinstance(log, str | Path):
         return [log]
+    folder = Path(log).expanduser()
+    if not folder.is_dir() or (folder / INFO).is_file():
+        return [folder]
     files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
     logs = [file for file in files if file.suffix in (*FILES, *TABLES)]
     if not logs:
@@ -61,7 +63,7 @@ def open_log(log: Any, options: LogOptions) -> Log:
     """Open a log.
 
     Args:
-        log: The path of a file or of a folder of LeRobot's, arrays by name, or what `pandas.DataFrame` accepts.
+        log: The `Path` of a file or of a folder of LeRobot's, arrays by name, or what `pandas.DataFrame` accepts.
         options: The names of its columns or arrays; without observations and actions they are found by `NAMES`.
 
     Raises:
@@ -73,10 +75,9 @@ def open_log(log: Any, options: LogOptions) -> Log:
         if named and not any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values()):
             return read_table(log, options)
         return read_arrays(label, _by_path(log), options)
-    path = Path(log).expanduser() if isinstance(log, str | Path) else None
-    if path is None or path.suffix not in FILES:
+    if not isinstance(log, Path) or log.suffix not in FILES:
         return read_table(log, options)
-    arrays, environment_id = _read_file(path)
+    arrays, environment_id = _read_file(log)
     log = read_arrays(label, arrays, options)
     log.environment_id = environment_id
     return log

@@ -165,7 +165,7 @@ def listed(names: Sequence[str]) -> str:
 
 def label_log(log: Any) -> str:
     """The name of a log in messages."""
-    return str(Path(log).expanduser()) if isinstance(log, str | Path) else f"the log, of type {type(log).__name__},"
+    return str(log) if isinstance(log, Path) else f"the log, of type {type(log).__name__},"
 
 
 def natural(name: str) -> list[tuple[int, str]]:

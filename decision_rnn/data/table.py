@@ -81,8 +81,7 @@ class _Table:
 
     def __init__(self, log: Any, options: LogOptions) -> None:
         self.label = label = label_log(log)
-        path = Path(log).expanduser() if isinstance(log, str | Path) else None
-        lerobot = path is not None and (path / INFO).is_file()
+        lerobot = isinstance(log, Path) and (log / INFO).is_file()
         with importing(label, "logs"):
             import pandas
 
@@ -94,11 +93,11 @@ class _Table:
         self.unread: list[str] = []
         self.scattered: list[str] = []
         with reading(label, "a table", REMEDY):
-            if lerobot and path is not None:
-                self.frame = self._read_lerobot(path, pyarrow)
+            if lerobot:
+                self.frame = self._read_lerobot(log, pyarrow)
             else:
                 table = log.to_pandas() if hasattr(log, "to_pandas") else log  # of pyarrow or polars
-                self.frame = pandas.DataFrame(table) if path is None else self._read(path)
+                self.frame = self._read(log) if isinstance(log, Path) else pandas.DataFrame(table)
                 options.members(label, {})
             self.frame.columns = [str(name).strip() for name in self.frame]
         names = list(self.frame.columns)
