@@ -208,10 +208,8 @@ class EpisodeStore:
                     f"{', '.join(expected):.300}. Import or write it so."
                 )
 
-    def select(self, episodes: Any, note: str | None = None) -> "EpisodeStore":
-        """Some of the episodes; nothing is written or copied.
-
-        The spaces are those of the whole store; `note` is added to the notes of its source.
+    def select(self, episodes: Any) -> "EpisodeStore":
+        """Some of the episodes, with the spaces of the whole store; nothing is written or copied.
 
         Args:
             episodes: A mask (episodes,) bool, the indices of the episodes, or a slice.
@@ -229,7 +227,7 @@ class EpisodeStore:
         selection.offsets = np.concatenate([[0], np.cumsum(self.episode_lengths[indices])])
         for name in ("first_rows", "terminated", "truncated", "final_observations", "episode_returns"):
             setattr(selection, name, getattr(self, name)[indices])
-        selection.source = {**self.source, "notes": [*self.source.get("notes", []), *([note] if note else [])]}
+        selection.source = {**self.source, "notes": list(self.source.get("notes", []))}
         selection.fingerprint = sha256_of_json([self.fingerprint, indices.tolist()])
         observations = self.file[:, self.columns["observation"]]
         selection.observation_mean, selection.observation_std = moments(
@@ -347,7 +345,9 @@ def complete_episodes(store: EpisodeStore) -> EpisodeStore:
         return store
     steps = store.episode_lengths[~complete].sum()
     partial = f"{(~complete).sum():,} of {pluralize(len(store), 'episode')} ({pluralize(steps, 'step')})"
-    return store.select(complete, f"{partial} were partial and are dropped")
+    selection = store.select(complete)
+    selection.source["notes"].append(f"{partial} were partial and are dropped")
+    return selection
 
 
 def store_folder(name: str) -> Path:
