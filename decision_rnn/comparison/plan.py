@@ -107,20 +107,16 @@ class Plan:
             find_logger(name)
         if first.path is not None and len(self.datasets) > 1:
             raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
-        runs: dict[str, tuple[str, str, RunConfig]] = {}  # label, dataset and configuration by folder
-        for seed, name, variant in itertools.product(self.seeds, self.datasets, self.variants):
-            run = f"{name.replace('/', '-')}/{variant.label}-seed{seed}"
-            config = replace(variant.config, dataset=name, seed=seed)
-            if (self.output / run / "config.yaml").is_file():  # checked before data are created, which may take hours
-                config = check_resumed_run(config, self.output / run, OTHER)
-            runs[run] = variant.label, name, config
         opened = {name: open_dataset(name, first.path, first.partial) for name in self.datasets}
         compared = {name: self._compare_on(dataset) for name, dataset in opened.items()}
         if self.margin is not None and not any(dataset.targets for dataset, _ in compared.values()):
             raise InputError("margin is in points of score, which held-out episodes do not have: leave it out")
         trials = []
-        for run, (label, name, config) in runs.items():
-            dataset, held_out = compared[name]
+        for seed, name, variant in itertools.product(self.seeds, self.datasets, self.variants):
+            (dataset, held_out), run = compared[name], f"{name.replace('/', '-')}/{variant.label}-seed{seed}"
+            config = replace(variant.config, dataset=name, seed=seed)
+            if (self.output / run / "config.yaml").is_file():
+                config = check_resumed_run(config, self.output / run, OTHER)
             if changed := ", ".join(changes_since(self.output / run, dataset.data)):
                 raise InputError(f"{self.output / run} was trained with another {changed}: {OTHER}, or remove it")
             returns = tuple(each.target_return for each in dataset.targets if each.target_return is not None)
@@ -128,7 +124,7 @@ class Plan:
             config = replace(config, evaluation=replace(config.evaluation, **played))
             comparable = summarise_data(opened[name].spec, config).comparable
             shared: Any = {"output": self.output, "data": dataset.data, "held_out": held_out}
-            trials.append(PlannedTrial(variant=label, config=config, run=run, comparable=comparable, **shared))
+            trials.append(PlannedTrial(variant=variant.label, config=config, run=run, comparable=comparable, **shared))
         return tuple(dataset for dataset, _ in compared.values()), tuple(trials)
 
     def _compare_on(self, dataset: Dataset) -> tuple[ComparedDataset, HeldOutEvaluator | None]:
