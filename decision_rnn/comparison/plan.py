@@ -13,7 +13,6 @@ import pydantic.dataclasses
 import torch
 from pydantic import Field
 
-from decision_rnn.agent import AgentSpec, DecisionAgent
 from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.held_out import HeldOutEvaluator
 from decision_rnn.comparison.record import ComparedDataset, Role, Target, Trial
@@ -23,7 +22,6 @@ from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.info import warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.registry import registered
-from decision_rnn.environments.tasks import observation_index
 from decision_rnn.evaluation.evaluate import evaluation_environment, summarise_data
 from decision_rnn.evaluation.metrics import METRICS, metrics_named
 from decision_rnn.evaluation.results import Measurements, stored_result
@@ -31,7 +29,7 @@ from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
 from decision_rnn.runs.folder import check_resumed_run, final_step, write_config
 from decision_rnn.runs.loggers import find_logger
-from decision_rnn.training.prepare import select_episodes
+from decision_rnn.training.prepare import make_agent, select_episodes
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
@@ -131,20 +129,13 @@ class Plan:
         """A dataset with its targets, none if nothing is played, and what measures agents on held-out episodes, if any;
         InputError if a variant cannot be trained on it."""
         name, store, first = dataset.name, dataset.store, self.variants[0].config
-        spec = AgentSpec(
-            observation_space=store.observation_space,
-            action_space=store.action_space,
-            observation_mean=torch.zeros(store.observation_dim),
-            observation_std=torch.ones(store.observation_dim),
-        )
         for variant in self.variants:
             config = replace(variant.config, dataset=name)
-            options = config.agent, config.backbone, spec, config.condition, config.objective
             try:
                 check_importable(config, config.evaluation.environment_id or dataset.spec.environment_id)
-                select_episodes(config, store)
-                observation_index(config.observation.mask, store.environment_id)
-                DecisionAgent(*options).check_acting(config.evaluation.actions, config.evaluation.inference)
+                with torch.random.fork_rng():
+                    agent = make_agent(config, select_episodes(config, store), 1.0)
+                agent.check_acting(config.evaluation.actions, config.evaluation.inference)
             except InputError as error:
                 raise InputError(f"{variant.label} cannot be trained on {name}: {error}") from None
         held_out = HeldOutEvaluator(self.variants, dataset) if first.validation else None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from guide import example
 from gymnasium.envs.registration import EnvSpec
-from small_comparison import Inline, small
+from small_comparison import Inline, pendulum_episodes, small
 
 from decision_rnn import Episode, train, write_store
 from decision_rnn.agent import GMMConfig
@@ -137,8 +137,11 @@ def test_target_capped_as_the_best_is_played_once(mine: Path, comparing: Compare
 
 
 def test_agents_conditioned_on_steps_play_no_return_of_the_data(mine: Path) -> None:
+    keys = ("achieved_goal", "desired_goal", "observation")
+    space = gymnasium.spaces.Dict(dict.fromkeys(keys, gymnasium.spaces.Box(-np.inf, np.inf, (1,))))
+    write_store("local/goals", pendulum_episodes(0), "Pendulum-v1", observation_space=space)
     steps: dict[str, Any] = {"training.goal_relabeling": "hindsight", "evaluation.target_returns": [-20]}
-    ((dataset,), _) = make_plan(small(Path("x"), **steps), "test").trials()
+    ((dataset,), _) = make_plan(small(Path("x"), datasets="local/goals", **steps), "test").trials()
     assert [(each.target_return, each.roles) for each in dataset.targets] == [(-20, ("paper", "best"))]
 
 
@@ -157,6 +160,7 @@ def test_agents_conditioned_on_steps_play_no_return_of_the_data(mine: Path) -> N
         ({"variants": {"impossible": {"training": {"context": 41}}}}, "impossible .*local/mine.*context 41"),
         ({"variants": {"impossible": {"top_fraction": 0.2, "training": {"context": 9}}}}, "impossible .*top_fraction"),
         ({"evaluation.actions": "sampled"}, r"narrow .*local/mine.*evaluation\.actions"),
+        ({"training.goal_relabeling": "hindsight"}, r"narrow .*local/mine.*achieved_goal"),
         (
             {"datasets": "local/poles", "objective": {"name": "action_chunk", "chunk_size": 2}},
             r"narrow .*local/poles.* Box.* Discrete\(2\)",
