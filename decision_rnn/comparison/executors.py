@@ -77,12 +77,10 @@ class Task:
     def fault(self) -> str:
         """The error of a run that has failed: of its last start, the last line of the log that reports one, or that is
         not empty."""
-        log = (self.folder / LOG).read_text(errors="replace")
-        lines = re.split(r"^\$ decision-rnn ", log, flags=re.MULTILINE)[-1].splitlines()
-        for pattern in ("decision-rnn: ", r"\w[\w.]*(Error|Exception)\b", r".*\S"):
-            if errors := [line for line in lines if re.match(pattern, line)]:
-                return errors[-1].removeprefix("decision-rnn: ")
-        return f"it ended without an error in its {LOG}"
+        log = (self.folder / LOG).read_text(errors="replace").rpartition("$ decision-rnn ")[2]
+        lines = [line for line in log.splitlines() if line.strip()]  # the first one has the words of the command
+        errors = [line for line in lines if re.match(r"decision-rnn: |\w[\w.]*(Error|Exception)\b", line)]
+        return (errors or lines)[-1].removeprefix("decision-rnn: ")
 
 
 class LocalExecutor:
