@@ -106,12 +106,8 @@ def evaluate(
     import_plugins(plugins)
     processes = convert(processes, PositiveInt | None, "processes")
     policy, folder = find_policy(agent)
-    if condition:
-        if isinstance(policy, ExportedPolicy):
-            raise InputError(
-                "an exported policy has the options of its condition built in. Export its agent with others."
-            )
-        policy = policy.with_condition(condition)
+    if isinstance(policy, TrainedAgent):
+        policy = policy.with_condition(condition or {})
     if target_returns is not None:
         check_target(policy.config)
     configured, episodes = policy.config.evaluation, convert(settings.get("episodes"), PositiveInt | None, "episodes")
@@ -120,10 +116,11 @@ def evaluate(
     name = policy.config.validation if validation is None else validation
     if isinstance(policy, ExportedPolicy):
         name = None
-        if (chosen.inference, chosen.actions, validation, plot) != ("recurrent", configured.actions, None, None):
+        asked = chosen.inference, chosen.actions, condition or None, validation, plot
+        if asked != ("recurrent", configured.actions, None, None, None):
             raise InputError(
-                "an exported policy only plays, carries its state and takes the actions it was exported with: "
-                "evaluate its run"
+                "an exported policy only plays, carries its state, and keeps the condition and the kind of actions it "
+                "was exported with: evaluate its run"
             )
     folder = folder if output is None else Path(output)
     if folder is not None:
