@@ -38,12 +38,11 @@ def paper_returns(settings: EvaluationConfig, data: DatasetSpec, configs: Sequen
 
 
 def evaluated_returns(settings: EvaluationConfig, data: DatasetSpec, config: RunConfig) -> tuple[float, ...]:
-    """The target returns of an evaluation, without duplicates: the targets that the user named, or else the paper's and
-    the data's best return; for an agent that sees a limited return-to-go, `AUTO` and the paper's targets inside the
-    data.
+    """The target returns of an evaluation, without duplicates: `paper_returns`, and the data's best return, unless the
+    user named the targets or the agent sees a limited return-to-go.
 
     The paper's targets may exceed every return in the data, and then their scores measure extrapolation: the score at
-    the data's best return shows how much of it is due to the target. An agent with a limit sees the limit for either.
+    the data's best return shows how much of it is due to the target.
     """
     targets = paper_returns(settings, data, [config])
     complete = settings.target_returns or config.condition.limited
