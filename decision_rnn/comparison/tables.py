@@ -12,13 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.record import ComparedDataset, Record
 from decision_rnn.comparison.summary import ComparedScore, compared_scores, overall, target_errors
-from decision_rnn.evaluation.statistics import (
-    FEWEST_FOR_INTERVAL,
-    LEVEL,
-    Estimate,
-    Scores,
-    summarise_seeds,
-)
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, LEVEL, Estimate, Scores, summarise_seeds
 from decision_rnn.utils.machine import describe_hardware, describe_versions
 from decision_rnn.utils.messages import pluralize
 

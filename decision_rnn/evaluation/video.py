@@ -149,9 +149,7 @@ def watch(
             yield end
 
 
-def _prepare(
-    policy: TrainedAgent | ExportedPolicy,
-) -> tuple[Actor[Any], str, tuple[int | None, int | None]]:
+def _prepare(policy: TrainedAgent | ExportedPolicy) -> tuple[Actor[Any], str, tuple[int | None, int | None]]:
     """A policy's actor, the id of its environment, and the limits of its episodes' lengths."""
     settings, data = policy.config.evaluation, policy.provenance
     return actor_of(policy, settings), evaluation_environment(settings, data), step_limits(settings, data)
