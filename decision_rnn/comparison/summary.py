@@ -7,7 +7,7 @@ estimate of the variant's score.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,15 +78,15 @@ def _measure_scores(
         label: statistics.success_episodes([dataset.data.normalised(np.array(result.returns)) for result in each])
         for label, each in results.items()
     }
-
-    def compare(label: str) -> Estimate:
-        return statistics.compare_seeds(values[label], values[reference], (episodes[label], episodes[reference]))
-
     means = {
         label: summarise_seeds(values.get(label, ()), episodes.get(label), complete=not failed[label])
         for label in (*values, *failed)
     }
-    differences = _differences(record, values, failed, compare, record.margin)
+    compared = {
+        label: statistics.compare_seeds(values[label], values[reference], (episodes[label], episodes[reference]))
+        for label in _others(record, values)
+    }
+    differences = _tested(record, compared, failed, record.margin)
     return ComparedScore(describe_target(target), target, ".1f", failed, values, means, differences, results)
 
 
@@ -101,30 +101,29 @@ def _measure_held_out(record: Record, dataset: str, held_out: HeldOut) -> Compar
         if estimate.spread and len(rows) >= FEWEST_FOR_INTERVAL and not failed[label]:
             means[label] = estimate
     means |= {name: statistics.estimate_score(np.array([row]), steps) for name, row in held_out.references.items()}
-
-    def compare(label: str) -> Estimate:
-        return statistics.compare_errors(errors[label], errors[reference], steps)
-
-    differences = _differences(record, values, failed, compare)
+    compared = {
+        label: statistics.compare_errors(errors[label], errors[reference], steps) for label in _others(record, errors)
+    }
+    differences = _tested(record, compared, failed)
     return ComparedScore(f"held-out {held_out.measure}", None, ".3f", failed, values, means, differences)
 
 
-def _differences(
-    record: Record,
-    labels: Iterable[str],
-    failed: Counter[str],
-    compare: Callable[[str], Estimate],
-    margin: float | None = None,
+def _others(record: Record, labels: Iterable[str]) -> list[str]:
+    """The labels besides the reference's; none if that is not among them."""
+    reference, others = record.variants[0].label, [*labels]
+    return [label for label in others if label != reference] if reference in others else []
+
+
+def _tested(
+    record: Record, differences: Mapping[str, Estimate], failed: Counter[str], margin: float | None = None
 ) -> dict[str, Estimate]:
-    """The differences of variants from the reference, if that is among them, with adjusted p-values; without interval
-    and test where runs failed."""
-    reference, differences = record.variants[0].label, {}
-    for label in labels if reference in labels else ():
-        if label != reference:
-            complete = not (failed[label] or failed[reference])
-            difference = compare(label)
-            differences[label] = difference if complete else Estimate(difference.value)
-    return statistics.adjust_p_values(differences, margin)
+    """Differences from the reference with adjusted p-values; without interval and test where runs failed."""
+    reference = record.variants[0].label
+    known = {
+        label: Estimate(each.value) if failed[label] or failed[reference] else each
+        for label, each in differences.items()
+    }
+    return statistics.adjust_p_values(known, margin)
 
 
 def describe_target(target: Target) -> str:
@@ -161,15 +160,13 @@ def overall(record: Record) -> Overall | None:
     for label in labels:
         mean = statistics.aggregate_scores(scores[label])
         aggregates[label] = Estimate(mean.value) if failed[label] else mean
-
-    def average(label: str) -> Estimate:
-        return statistics.average_differences([main[name].differences[label] for name in shared])
-
-    def compare(label: str) -> Estimate:
-        return statistics.compare_over_datasets(scores[label], scores[reference])
-
-    differences = _differences(record, labels, failed, average, record.margin)
-    return Overall(scores, aggregates, differences, _differences(record, labels, failed, compare))
+    others = _others(record, labels)
+    means = {
+        label: statistics.average_differences([main[name].differences[label] for name in shared]) for label in others
+    }
+    better = {label: statistics.compare_over_datasets(scores[label], scores[reference]) for label in others}
+    differences, improvements = _tested(record, means, failed, record.margin), _tested(record, better, failed)
+    return Overall(scores, aggregates, differences, improvements)
 
 
 def target_errors(record: Record, dataset: ComparedDataset) -> dict[str, list[float]]:
