@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.environments.episode import Episode, checked_episodes, is_finite
-from decision_rnn.environments.group import Group
 from decision_rnn.environments.layouts import Layout
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.errors import InputError, one_line
@@ -47,21 +46,20 @@ class Step(NamedTuple):
         return self.terminated | self.truncated
 
 
-def make_group(environment_id: str | None, count: int) -> Group:
-    """As many environments, as by `make_environment`."""
-    with contextlib.ExitStack() as stack:  # closes those that were made if one cannot be
-        made = [stack.enter_context(contextlib.closing(make_environment(environment_id))) for _ in range(count)]
-        stack.pop_all()
-        return Group(made)
+@contextlib.contextmanager
+def make_group(environment_id: str | None, count: int) -> Iterator[list[gymnasium.Env]]:
+    """As many environments, as by `make_environment`; all are closed at the end, even where one fails."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(make_environment(environment_id))) for _ in range(count)]
 
 
 def play_together(
-    group: Group, observations: Sequence[Any], policy: Policy, max_steps: int | None = None
+    environments: Sequence[gymnasium.Env], observations: Sequence[Any], policy: Policy, max_steps: int | None = None
 ) -> Iterator[Step]:
     """Play one episode in each environment, all stepped together; an environment is left out once its episode is over.
 
     Args:
-        group: The environments, already reset. They are not closed.
+        environments: With the same spaces, already reset. They are not closed.
         observations: What their resets returned.
         policy: Chooses the actions.
         max_steps: The largest length of an episode; None for no limit but the environments' own.
@@ -69,7 +67,10 @@ def play_together(
     rows, remaining, current, rewards = np.arange(len(observations)), None, observations, np.zeros(len(observations))
     for length in itertools.count(1):
         actions = policy(current, rewards, remaining)
-        current, rewards, terminated, truncated, infos = group.step(rows, actions)
+        results = [environments[row].step(action) for row, action in zip(rows.tolist(), actions, strict=True)]
+        current, earned, *ends, infos = zip(*results, strict=True)
+        rewards = np.array(earned, np.float64).reshape(len(rows))  # each may be an array of one number
+        terminated, truncated = (np.array(flags, bool).reshape(len(rows)) for flags in ends)
         step = Step(rows, actions, current, rewards, terminated, truncated, infos, cut=length == max_steps)
         yield step
         if step.cut or step.over.all():
@@ -115,14 +116,14 @@ def play_episode(
     """
     spaces = environment.observation_space, environment.action_space
     observation_layout, action_layout = map(Layout.of_space, spaces, ("observations", "actions"))
-    group, actions, rewards, ends = Group([environment]), list[Any](), list[float](), (False, False)
-    firsts = group.reset([seed])
-    observations = [copy.deepcopy(firsts[0])]  # the environment may change it in place
+    actions, rewards, ends = list[Any](), list[float](), (False, False)
+    first, _ = environment.reset(seed=seed)
+    observations = [copy.deepcopy(first)]  # the environment may change it in place
 
     def policy(current: Sequence[Any], previous: np.ndarray, remaining: np.ndarray | None) -> list[Any]:
         return [_checked(act(current[0], float(previous[0]), not actions), spaces[1])]
 
-    for step in play_together(group, firsts, policy, max_steps):
+    for step in play_together([environment], [first], policy, max_steps):
         observations.append(copy.deepcopy(step.observations[0]))
         actions.append(step.actions[0])
         rewards.append(step.rewards[0])

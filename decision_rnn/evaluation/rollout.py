@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -140,8 +140,9 @@ def score_group(
     seed is also that of torch's generator."""
     target, seeds = group
     played, measured = np.zeros(len(seeds), fields), [[metric() for metric in metrics] for _ in seeds]
-    with closing(make_group(environment_id, len(seeds))) as environments, torch.random.fork_rng(devices=[]):
-        observations, environment = environments.reset(seeds), environments.environment
+    with make_group(environment_id, len(seeds)) as environments, torch.random.fork_rng(devices=[]):
+        observations = [each.reset(seed=seed)[0] for each, seed in zip(environments, seeds, strict=True)]
+        environment = environments[0]
         policy = GroupPolicy(actor, environment, [target] * len(seeds))
         torch.default_generator.manual_seed(seeds[0])
         for step in play_together(environments, observations, policy, step_limit(environment, *limits)):

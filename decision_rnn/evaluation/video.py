@@ -14,7 +14,6 @@ import gymnasium
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import play_together, step_limit
 from decision_rnn.environments.registry import make_environment, registered
 from decision_rnn.evaluation.acting import Actor
@@ -52,11 +51,10 @@ def moments(
     """Play the episode that begins with reset(seed), as `rollout` does; yields a moment at its beginning and one after
     every step. Torch's global generator is seeded too. `limits` are those of `step_limit`."""
     torch.manual_seed(seed)
-    group = Group([environment])
-    observations = group.reset([seed])
+    observation, _ = environment.reset(seed=seed)
     policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
     yield moment
-    for step in play_together(group, observations, policy, step_limit(environment, *limits)):
+    for step in play_together([environment], [observation], policy, step_limit(environment, *limits)):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
 

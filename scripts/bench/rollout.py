@@ -9,7 +9,6 @@ below 1 say by how much an evaluation takes longer: CPU time on one core, wall t
 import argparse
 import statistics
 import time
-from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -42,8 +41,8 @@ def replay(environment_id: str, groups: list[list[np.ndarray]]) -> np.ndarray:
     returns = np.zeros(EPISODES)
     for numbers, actions in zip(episode_groups(EPISODES, environment_id), groups, strict=True):
         remaining = iter(actions)
-        with closing(make_group(environment_id, len(numbers))) as group:
-            firsts = group.reset([SEED + number for number in numbers])
+        with make_group(environment_id, len(numbers)) as group:
+            firsts = [each.reset(seed=SEED + number)[0] for each, number in zip(group, numbers, strict=True)]
             for step in play_together(group, firsts, lambda *_, remaining=remaining: next(remaining)):
                 returns[np.array(numbers)[step.rows]] += step.rewards
     return returns

@@ -56,10 +56,9 @@ def test_vector_of_environments_is_not_recorded() -> None:
 def test_environments_of_a_group_stay_open_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = list[gymnasium.Env]()
     monkeypatch.setattr(Whole, "close", lambda self: closed.append(self))
-    group = make_group("Whole-v0", 3)
-    assert len(group.reset([0, 1, 2])) == 3
-    assert not closed
-    group.close()
+    with make_group("Whole-v0", 3) as environments:
+        assert len(environments) == 3
+        assert not closed
     assert len(closed) == 3
 
 
@@ -74,6 +73,7 @@ def test_environments_without_bodies_need_no_mujoco(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
     assert len(list(play_episodes("Whole-v0", go, 2))) == 2
-    make_group("CartPole-v1", 2).close()
+    with make_group("CartPole-v1", 2):
+        pass
     with pytest.raises(InputError, match=r"Hopper-v5.*MUJOCO_GL"):
         list(play_episodes("Hopper-v5", lambda observation: np.zeros(3), 1))

@@ -10,7 +10,6 @@ from gymnasium.wrappers import TimeLimit
 
 from decision_rnn import play_episodes
 from decision_rnn.environments import playing
-from decision_rnn.environments.group import Group
 from decision_rnn.environments.playing import DEFAULT_MAX_STEPS, play, play_episode, play_together, step_limit, take
 from decision_rnn.utils.errors import InputError
 
@@ -45,7 +44,7 @@ def test_episodes_together_are_those_played_alone() -> None:
         np.testing.assert_array_equal(states, rows)
         return np.where((rows % 2 == 0) | (np.array(current)[:, 2] > 0), 1, 0)
 
-    for step in play_together(Group(environments), observations, policy):
+    for step in play_together(environments, observations, policy):
         for row, action in zip(step.rows, step.actions, strict=True):
             actions[row].append(int(action))
         rows = step.rows[~step.over]
@@ -62,8 +61,10 @@ def test_all_environments_are_closed_if_one_fails_to(monkeypatch: pytest.MonkeyP
     for environment in environments:
         monkeypatch.setattr(environment, "close", lambda environment=environment: closed.append(environment))
     monkeypatch.setattr(environments[1], "close", lambda: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        Group(environments).close()
+    remaining = iter(environments)
+    monkeypatch.setattr(playing, "make_environment", lambda environment_id: next(remaining))
+    with pytest.raises(ZeroDivisionError), playing.make_group(CARTPOLE, 3):
+        pass
     assert {*map(id, closed)} == {id(environments[0]), id(environments[2])}
 
 
@@ -73,8 +74,8 @@ def test_environments_are_closed_if_one_of_a_group_cannot_be_made(monkeypatch: p
         monkeypatch.setattr(environment, "close", lambda index=index: closed.append(index))
     remaining = iter(made)
     monkeypatch.setattr(playing, "make_environment", lambda environment_id: next(remaining))
-    with pytest.raises((RuntimeError, StopIteration)):
-        playing.make_group(CARTPOLE, 3)
+    with pytest.raises((RuntimeError, StopIteration)), playing.make_group(CARTPOLE, 3):
+        pass
     assert sorted(closed) == [0, 1]
 
 

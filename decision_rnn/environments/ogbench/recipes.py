@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.group import Group
 from decision_rnn.environments.ogbench import ARM
 from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
 from decision_rnn.environments.playing import play_together
@@ -51,8 +50,8 @@ class OGBenchRecipe(Recipe):
         oracle = MazeOracle(self) if self.task.startswith("pointmaze") else ArmOracle(self)
 
         def attempt() -> Episode:
-            states, actions, group = [oracle.reset()], [], Group([oracle.environment])
-            for step in play_together(group, states, lambda now, *_: [oracle.act(now[0])], self.length):
+            states, actions, environments = [oracle.reset()], [], [oracle.environment]
+            for step in play_together(environments, states, lambda now, *_: [oracle.act(now[0])], self.length):
                 oracle.observe(step.infos[0])
                 states += step.observations
                 actions += step.actions
