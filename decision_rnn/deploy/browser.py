@@ -1,7 +1,7 @@
 """A page on which agents play in a browser, as a folder for any static host, and a server for it on this machine.
 
 index.html, style.css, *.js    the page; nothing in it is compiled
-page.json                      what is played: the files and names of the agents, the environment, the seed
+page.json                      what is played: the files, names and metadata of the agents, the environment, the seed
 policy.onnx, policy-2.onnx ... the agents, as `decision-rnn export` writes them
 body.xml                       the body, from the installed gymnasium
 runtimes/, licences/           MuJoCo and onnxruntime as WebAssembly, and the licences of what is not ours
@@ -63,6 +63,8 @@ def write_page(
     """
     with importing("a page for a browser", "onnx"):
         import onnxruntime  # noqa: F401
+
+        from decision_rnn.deploy.runtime import Policy
     check_destination(folder)
     first = subjects[0].trained
     environment_ids = [evaluation_environment(agent.config.evaluation, agent.provenance) for _, agent, _ in subjects]
@@ -77,7 +79,7 @@ def write_page(
     with contextlib.closing(make_environment(environment_ids[0])) as environment:
         body: Any = environment.unwrapped
         limits = time_limit(environment), step_limit(environment, *step_limits(settings, first.provenance))
-    agents: list[dict[str, str]] = []
+    agents: list[dict[str, Any]] = []
     for number, (_, agent, _) in enumerate(subjects, 1):
         mask, name = agent.config.observation.mask, f"{agent.config.backbone.name} of {agent.provenance.name}"
         if mask != "none":
@@ -95,16 +97,18 @@ def write_page(
     }
     with new_directory(folder) as new:
         shutil.copytree(SITE, new, dirs_exist_ok=True)
-        (new / "page.json").write_text(json.dumps(content, indent=1))
         shutil.copyfile(body.fullpath, new / "body.xml")
         for name, data in _vendored(tarballs):
             (new / name).parent.mkdir(exist_ok=True)
             (new / name).write_bytes(data)
         for subject, entry in zip(subjects, agents, strict=True):
+            file = new / entry["policy"]
             if isinstance(subject.trained, TrainedAgent):
-                export_onnx(subject.trained, new / entry["policy"])
+                export_onnx(subject.trained, file)
             else:
-                shutil.copyfile(subject.file, new / entry["policy"])
+                shutil.copyfile(subject.file, file)
+            entry["metadata"] = Policy.load(file).metadata
+        (new / "page.json").write_text(json.dumps(content, indent=1))
 
 
 def fetch(runtime: dict[str, Any]) -> Path:

@@ -29,7 +29,8 @@ if (request.episodes) {
   ort.env.wasm.numThreads = 1;
   const { Policy } = await load("policy.js");
   const { policy: file, target, seeds, steps } = request.episodes;
-  const policy = await Policy.load(ort, new Uint8Array(fs.readFileSync(file)), file, environment, request.id);
+  const { metadata } = JSON.parse(fs.readFileSync(`${request.page}/page.json`, "utf8")).agents[0];
+  const policy = await Policy.load(ort, new Uint8Array(fs.readFileSync(file)), metadata);
   answer.returns = [];
   answer.microseconds = [];
   for (const seed of seeds) {

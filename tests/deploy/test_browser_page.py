@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 from decision_rnn.config import ObservationConfig
@@ -62,6 +63,7 @@ def test_the_folder_of_a_page(registry: Path, policy_path: Path, tmp_path: Path)
     assert names >= {f"licences/{module}-LICENSE.txt" for module in ("mujoco", "onnxruntime", "gymnasium")}
     for file in ("policy.onnx", "policy-2.onnx"):
         assert (page / file).read_bytes() == policy_path.read_bytes()
+    metadata = json.loads(onnxruntime.InferenceSession(policy_path).get_modelmeta().custom_metadata_map["decision_rnn"])
     assert 'joint="thigh_joint"' in (page / "body.xml").read_text()
     text = (page / "page.json").read_text()
     content = json.loads(text)
@@ -72,6 +74,7 @@ def test_the_folder_of_a_page(registry: Path, policy_path: Path, tmp_path: Path)
         "1. mingru of standin/hopper-medium",
         "2. mingru of standin/hopper-medium, velocity hidden",
     ]
+    assert [agent["metadata"] for agent in content["agents"]] == [metadata] * 2
     assert [package["version"] for package in content["vendored"]] == ["1.0", version("gymnasium")]
 
 

@@ -6,7 +6,7 @@ const MULTIPLIER = 0x2360ed051fc65da44385df649fccf645n; // of PCG64
 const MASK64 = (1n << 64n) - 1n;
 const MASK128 = (1n << 128n) - 1n;
 
-export const BODIES = {
+const BODIES = {
   "Hopper-v5": {
     frameSkip: 4,
     controlCost: 1e-3,

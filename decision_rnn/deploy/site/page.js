@@ -1,7 +1,7 @@
 // The page: loads the runtimes and the policies that page.json names, and plays them beside each other.
 
 import { Environment } from "./environment.js";
-import { InputError, Policy } from "./policy.js";
+import { Policy } from "./policy.js";
 
 const FRAME_MS = 12; // of a frame of 16.7 are spent on steps, the rest on drawing
 const SLOWLY = 6; // numbers and curves, and the body too in a pause, are drawn at every so many frames
@@ -301,7 +301,7 @@ class Stage {
 
 async function fetched(name) {
   const response = await fetch(name);
-  if (!response.ok) throw new InputError(`${name} is missing from this folder: write the page again.`);
+  if (!response.ok) throw new Error(`${name} is missing from this folder: write the page again.`);
   return response;
 }
 
@@ -371,10 +371,10 @@ async function main() {
   ort.env.wasm.numThreads = 1; // more need headers that static hosts do not send
   const mujoco = await loadMujoco();
   const players = [];
-  for (const { policy: file, name } of page.agents) {
+  for (const { policy: file, name, metadata } of page.agents) {
     const environment = new Environment(mujoco, xml, page.environment_id);
     const bytes = new Uint8Array(await (await fetched(file)).arrayBuffer());
-    const policy = await Policy.load(ort, bytes, file, environment, page.environment_id);
+    const policy = await Policy.load(ort, bytes, metadata);
     players.push(new Player(policy, environment, name, page.steps));
   }
   setRange(players.map((player) => player.policy), page.target_return);
@@ -389,8 +389,7 @@ async function main() {
 }
 
 main().catch((error) => {
-  const ours = error instanceof InputError;
-  find("message").textContent = ours ? error.message : `This browser cannot show the page (${error.message ?? error}).`;
+  find("message").textContent = `The page cannot be shown: ${error.message ?? error}`;
   find("message").hidden = false;
   find("message").setAttribute("role", "alert");
   find("agents").replaceChildren();
