@@ -71,8 +71,7 @@ class Retention(Layer):
     coordinates, the row after it minus its imaginary part, so that r = q S in real numbers."""
 
     gamma: Tensor
-    cos: Tensor
-    sin: Tensor
+    rotations: Tensor
 
     def __init__(self, config: RetentionConfig) -> None:
         width, heads, size = config.width, config.heads, config.value_width
@@ -80,8 +79,7 @@ class Retention(Layer):
         self.heads, self.sizes = heads, (width, width, heads * size, heads * size)  # q, k, v and the gate
         self.qkvg = nn.Linear(width, sum(self.sizes), bias=False)
         self.output = nn.Linear(heads * size, width, bias=False)
-        for name, table in zip(("cos", "sin"), rotary_table(CHUNK, width // heads), strict=True):
-            self.register_buffer(name, table, persistent=False)
+        self.register_buffer("rotations", rotary_table(CHUNK, width // heads), persistent=False)
         self.register_buffer("gamma", config.decay(heads)[:, None, None])
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
@@ -106,8 +104,8 @@ class Retention(Layer):
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         time = q.shape[2]
         age = torch.arange(time, device=q.device)
-        cos, sin = self.cos[:time].to(q.dtype), self.sin[:time].to(q.dtype)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        rotations = self.rotations[:, :time].to(q.dtype)
+        q, k = rotate(q, rotations), rotate(k, rotations)
         gamma = self.gamma.to(q.dtype)
         within = torch.where(age[:, None] >= age, gamma ** (age[:, None] - age).clamp_min(0), 0)
         since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
@@ -116,19 +114,19 @@ class Retention(Layer):
         before = self._decay_and_rotate(state[0])
         r = (q @ k.transpose(-1, -2) * (within * same)) @ v + (q * since.unsqueeze(-1)) @ before
         after = k.transpose(-1, -2) @ (v * (until * same[:, :, -1]).unsqueeze(-1)) + since[..., -1, None, None] * before
-        return r.transpose(1, 2), (_rotate_state(after, cos[-1, :, None], sin[-1, :, None]),)
+        return r.transpose(1, 2), (_rotate_state(after, rotations[:, -1, :, None]),)
 
     def _decay_and_rotate(self, memory: Tensor) -> Tensor:
         """gamma e^{i theta} S: the state decayed and rotated by one step."""
-        cos, sin = self.gamma * self.cos[1, :, None], self.gamma * self.sin[1, :, None]
-        return _rotate_state(memory, cos.to(memory.dtype), sin.to(memory.dtype))
+        return _rotate_state(memory, (self.gamma * self.rotations[:, None, 1, :, None]).to(memory.dtype))
 
     def _output(self, r: Tensor, gate: Tensor) -> Tensor:
         """The output from r, (..., heads, value width)."""
         return self.output(F.silu(gate) * F.layer_norm(r, r.shape[-1:]).flatten(-2))
 
 
-def _rotate_state(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """e^{i angle} S, with `cos` and `sin` of the angles, (..., key width / 2, 1)."""
+def _rotate_state(memory: Tensor, rotation: Tensor) -> Tensor:
+    """e^{i angle} S, with cos and sin of the angles, (2, ..., key width / 2, 1)."""
+    cos, sin = rotation
     real, minus_imag = memory.unflatten(-2, (-1, 2)).unbind(-2)
     return torch.stack(product((real, minus_imag), (cos, -sin)), dim=-2).flatten(-3, -2)

@@ -51,18 +51,15 @@ class Transformer(SequenceMixer):
     """State: the last `window` keys and values, oldest first, (batch, window, width), and how many of them
     are written, (batch,). Unwritten entries are NaN, so that reading one by mistake shows."""
 
-    cos: Tensor
-    sin: Tensor
+    rotations: Tensor
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads, self.window = config.heads, config.window
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
-        for name, table in zip(
-            ("cos", "sin"), rotary_table(2 * config.window, config.width // config.heads), strict=True
-        ):
-            self.register_buffer(name, table, persistent=False)
+        table = rotary_table(2 * config.window, config.width // config.heads)
+        self.register_buffer("rotations", table, persistent=False)
 
     def initial_state(self, batch_size: int) -> State:
         weight = self.output.weight
@@ -111,13 +108,13 @@ class Transformer(SequenceMixer):
         return torch.arange(self.window, device=count.device) >= self.window - count[:, None]
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor, rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
+        self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor, rotate: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
         """Softmax attention of the last keys' queries, all (batch, time, width), written out, which on a CPU is faster
         than the fused kernel on short sequences."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in (q, k, v))
         keys, queries = slice(k.shape[-2]), slice(k.shape[-2] - q.shape[-2], k.shape[-2])
-        q, k = rotate(q, self.cos[queries], self.sin[queries]), rotate(k, self.cos[keys], self.sin[keys])
+        q, k = rotate(q, self.rotations[:, queries]), rotate(k, self.rotations[:, keys])
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         weights = torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype)
         return (weights @ v).transpose(1, 2).flatten(2)

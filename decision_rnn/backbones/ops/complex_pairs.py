@@ -12,30 +12,30 @@ def product(a: ComplexPair, b: ComplexPair) -> ComplexPair:
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
-def rotary_table(length: int, width: int) -> ComplexPair:
-    """cos and sin of position * 10000^(-2i / width), each (length, width / 2), as in RoFormer, equation 34."""
+def rotary_table(length: int, width: int) -> Tensor:
+    """cos and sin of position * 10000^(-2i / width), (2, length, width / 2) float64, as in RoFormer, equation 34."""
     frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-    return angle.cos(), angle.sin()
+    return torch.stack([angle.cos(), angle.sin()])
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate every pair of neighbours in x, (..., width), by the angles with `cos` and `sin`, (..., width / 2).
+def rotate(x: Tensor, table: Tensor) -> Tensor:
+    """Rotate every pair of neighbours in x, (..., width), by angles with these cos and sin, (2, ..., width / 2).
 
     Computed as a product of complex numbers: one pass forward and one backward, which on a CPU takes less than half
     the time of real arithmetic. Half precision is widened for the product; the result has the dtype of x.
     """
     wide = _widened(x)
-    turn = torch.complex(cos.to(wide.dtype), sin.to(wide.dtype))
+    turn = torch.complex(*table.to(wide.dtype))
     turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turn
     return torch.view_as_real(turned).flatten(-2).to(x.dtype)
 
 
-def rotate_step(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate_step(x: Tensor, table: Tensor) -> Tensor:
     """`rotate` in real arithmetic, for `step`: complex numbers cannot be exported."""
     wide = _widened(x)
-    even, odd = wide.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack(product((even, odd), (cos.to(wide.dtype), sin.to(wide.dtype))), dim=-1).flatten(-2).to(x.dtype)
+    pairs = wide.unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack(product(pairs, table.to(wide.dtype).unbind()), dim=-1).flatten(-2).to(x.dtype)
 
 
 def _widened(x: Tensor) -> Tensor:
