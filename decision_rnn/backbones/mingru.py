@@ -11,17 +11,14 @@ paper's log-space scan requires). With `candidate: signed`, g(x) = x, the plain 
 
 Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
 
-- The recurrence is computed directly rather than in log space, and both maps are one matrix product.
+- The recurrence is computed directly rather than, as with `scan: log`, in log space (ops/log_space.py), and both maps
+  are one matrix product.
 - h_0 = 0. The paper's log-space form applies g to a given h_0, so that zero becomes g(0) = 0.5; the authors' code can
   learn it, as g of a parameter. Here every linear recurrence starts an episode from zero, so that a reset is a mask
   without parameters or gradients of its own.
 - The authors' code always projects h back to the width. Here this is done at expansions other than 1 or with
   `projection`. Without it, h itself is added to the residual stream, positive in every channel; subsequent norms and
   maps can remove that offset. Which scores better has not been measured.
-
-The paper's log-space scan is available as `scan: log` (ops/log_space.py) for comparison: it does not support signed
-candidates, loses precision as the segment grows, and takes several times as long on a CPU. `step` is the same plain
-recurrence for both.
 """
 
 from typing import Literal
@@ -46,8 +43,9 @@ class MinimalConfig(FadingConfig):
             `width`.
         projection: Whether the state is projected at expansion 1 too.
         candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
-        scan: How a segment is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
-            paper's parallel scan in log space, which needs positive candidates.
+        scan: How a segment is computed: `direct`, step by step, exact and several times as fast on a CPU; or `log`,
+            the paper's parallel scan in log space, for comparison, which needs positive candidates and loses precision
+            as the segment grows.
     """
 
     expansion: PositiveFloat = 1.0
