@@ -90,8 +90,6 @@ export class Environment {
     this.data = new mujoco.MjData(this.model);
     this.dt = this.model.opt.timestep * this.body.frameSkip;
     this.start = Float64Array.from(this.model.qpos0);
-    this.observationSize = this.model.nq - 1 + this.model.nv;
-    this.actionSize = this.model.nu;
   }
 
   /** Begin an episode; returns the observation. With one seed, positions are Gymnasium's, and velocities too where

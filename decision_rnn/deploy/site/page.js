@@ -18,7 +18,8 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 /** One agent in its environment, with its pictures. */
 class Player {
   constructor(policy, environment, name, limit) {
-    Object.assign(this, { policy, environment, limit });
+    const { conditioned } = policy.metadata.target_return;
+    Object.assign(this, { policy, environment, limit, conditioned });
     this.element = find("agent").content.cloneNode(true).firstElementChild;
     find("agents").append(this.element);
     this.part("figcaption").textContent = name;
@@ -59,8 +60,7 @@ class Player {
     this.steps += 1;
     this.over = terminated || this.steps >= this.limit;
     if (this.over) {
-      const { conditioned } = this.policy.metadata.target_return;
-      const target = conditioned ? `target return ${format(this.target)}, ` : "";
+      const target = this.conditioned ? `target return ${format(this.target)}, ` : "";
       const end = terminated ? "It fell after" : "It lasted all";
       const verdict = `Over: ${target}return ${format(this.earned)}. ${end} ${format(this.steps)} steps.`;
       this.part(".verdict").textContent = verdict;
@@ -100,7 +100,7 @@ class Player {
     const { policy, earned, steps, target } = this;
     this.part(".earned").textContent = format(earned);
     this.part(".togo").textContent = format(target - earned);
-    this.part(".togo").parentElement.hidden = !policy.metadata.target_return.conditioned;
+    this.part(".togo").parentElement.hidden = !this.conditioned;
     this.part(".steps").textContent = format(steps);
     this.part(".time").textContent = policy.actions ? `${format(policy.microseconds)} µs` : "–";
     this.part(".state").textContent = `${format(policy.stateBytes)} bytes`;
@@ -161,7 +161,7 @@ class Player {
 
   drawCurves(theme) {
     const { pen, width, height } = fitted(this.part(".curves"));
-    const conditioned = this.policy.metadata.target_return.conditioned;
+    const { conditioned } = this;
     const target = conditioned ? this.target : 0;
     const high = Math.max(target, this.highest, conditioned ? target - this.lowest : 0, 1) * 1.08;
     const low = Math.min(0, this.lowest, conditioned ? target - this.highest : 0) * 1.08;

@@ -1,12 +1,6 @@
 // A policy as `decision-rnn export` writes it: one step of an agent as an ONNX model.
 
-const ARRAYS = {
-  float32: Float32Array,
-  float64: Float64Array,
-  int32: Int32Array,
-  int64: BigInt64Array,
-  bool: Uint8Array,
-};
+const ARRAYS = { float32: Float32Array, int64: BigInt64Array, bool: Uint8Array };
 const RECENT = 100; // actions, over which the time of one is averaged: browsers round it
 
 export class Policy {
