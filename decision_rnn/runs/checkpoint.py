@@ -78,8 +78,6 @@ class TrainedAgent:
             fault = "fixed by training" if min(others) in asdict(condition) else "unknown"
             names = ", ".join(condition.acting) or "none"
             raise InputError(f"condition.{min(others)} is {fault}; of {condition.name} can be set: {names}.")
-        if options.get("guidance", 1) != 1 and not condition.dropout:
-            raise InputError("condition.guidance must be 1: the agent was trained without condition.dropout")
         config = from_dict(to_dict(self.config) | {"condition": asdict(condition) | dict(options)})
         weights = {name: value.cpu() for name, value in self.agent.state_dict().items()}
         agent = _build_agent(config, self.provenance, weights)

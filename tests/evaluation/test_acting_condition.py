@@ -59,7 +59,7 @@ def test_time_quantile_of_an_evaluation_is_the_limit(timed: TrainedAgent) -> Non
 @torch.no_grad()
 def test_guidance_of_an_evaluation_is_that_of_the_agent(timed: TrainedAgent) -> None:
     """Only of an agent that was trained without its condition, too."""
-    with pytest.raises(InputError, match=r"trained without condition\.dropout"):
+    with pytest.raises(InputError, match=r"condition\.guidance needs condition\.dropout"):
         timed.with_condition({"guidance": 3})
     config = replace(timed.config, condition=replace(timed.config.condition, dropout=0.1))
     spec = agent_spec(torch.zeros(3), torch.ones(3), Box(-2.0, 2.0, (1,)), return_scale=1000.0)
