@@ -117,9 +117,9 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     """The configuration with which a run is resumed: the run's own, with the keys of `config` that may change.
 
     How the run is evaluated, where and, without early stopping, how often it logs and saves may differ from the
-    configuration it was started with, and its steps may be more if its learning rate stays constant: the result is that
-    of a run started with them. A cosine schedule ends at the last step, so that its first steps would have had other
-    learning rates.
+    configuration it was started with. Early stopping may get more patience or end, and the steps may be more if the
+    learning rate stays constant: the result is that of a run started with them. A cosine schedule ends at the last
+    step, so that its first steps would have had other learning rates.
 
     Args:
         config: The new configuration.
@@ -131,13 +131,11 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     """
     started, training = read_config(run), config.training
     saved, new = flatten(to_dict(started)), flatten(to_dict(config))
-    # With early stopping the held-out losses decide on the steps, also on those that were taken.
-    patience = training.early_stopping_patience
-    stopping = started.training.early_stopping_patience or patience
-    may_change = MAY_CHANGE - ({"validation", "training.log_every"} if stopping else set())
-    lines = read_metrics(run)
-    if patience and has_outlasted(lines, patience):
+    patience, more = started.training.early_stopping_patience, training.early_stopping_patience
+    may_change = MAY_CHANGE - ({"validation", "training.log_every"} if patience else set())
+    if 0 < more < patience or more > patience == 0:  # the run may have gone on from where this would end it
         may_change -= {"training.early_stopping_patience"}
+    lines = read_metrics(run)
     goes_on = not lines or lines[-1]["step"] < training.steps
     if goes_on and None not in (started.validation, config.validation):  # `checkpoints/best` compares its losses
         may_change -= {"validation"}
@@ -167,17 +165,6 @@ def lowest_loss(lines: Sequence[Mapping[str, float]]) -> tuple[int | None, int]:
     losses = {int(line["step"]): line["validation_loss"] for line in lines if "validation_loss" in line}
     lowest = min(losses, key=lambda step: (math.isnan(losses[step]), losses[step]), default=None)
     return lowest, 0 if lowest is None else len(losses) - 1 - [*losses].index(lowest)
-
-
-def has_outlasted(lines: Sequence[Mapping[str, float]], patience: int) -> bool:
-    """Whether training went on after the line of metrics at which this patience ends it."""
-    losses, lowest, last = [line["validation_loss"] for line in lines if "validation_loss" in line], math.inf, 0
-    for number, loss in enumerate(losses):
-        if number - last > patience:
-            return True
-        if loss < lowest:
-            lowest, last = loss, number
-    return False
 
 
 def final_step(run: Path, config: RunConfig) -> int:
