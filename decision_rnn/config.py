@@ -84,8 +84,8 @@ class TrainingConfig:
         device: `cpu`, `cuda`, or `auto`, cuda if available.
         cuda_graph: Whether a training step runs as one CUDA graph. `auto`: on CUDA, by one process and with `adamw`,
             unless the step reads from the GPU, as gru, lstm and rnn do over segments of more than 64 tokens.
-        checkpoint_every: Steps between checkpoints; a run with no more steps than these has one halfway, which is not
-            evaluated. With `validation` there is one at every new lowest `validation_loss` too.
+        checkpoint_every: Steps between checkpoints. With `validation` there is one at every new lowest
+            `validation_loss` too.
         checkpoint_minutes: Minutes since the last checkpoint after which another one is written. A run resumes from it;
             it is not evaluated. 0 for none.
         log_every: Steps between lines of metrics.

@@ -80,8 +80,7 @@ class TrainingLoop:
                 stopped = any_process(self.interruption.requested)
                 logs = self.has_ended or trainer.steps % settings.log_every == 0
                 overdue = 0 < 60 * settings.checkpoint_minutes < time.monotonic() - saved
-                halfway = settings.steps <= settings.checkpoint_every and trainer.steps == settings.steps // 2
-                saves = self.is_scheduled() or halfway or stopped
+                saves = self.is_scheduled() or stopped
                 saves |= settings.checkpoint_minutes > 0 and any_process(overdue)
                 if logs or saves:
                     self.check_finite()

@@ -112,9 +112,9 @@ def test_patience_without_held_out_episodes_is_refused() -> None:
         train("local/log", **{**OPTIONS, "validation": None}, output="run")
 
 
-def test_short_run_has_a_checkpoint_halfway() -> None:
+def test_run_without_validation_has_no_best_checkpoint() -> None:
     run = train("local/log", OPTIONS["backbone"], steps=7, output="run", training={"context": 4})
-    assert names() == ["3", "7"]
+    assert names() == ["7"]
     with pytest.raises(InputError, match="checkpoints/best"):
         _ = run.best
 
