@@ -14,7 +14,6 @@ from decision_rnn.evaluation.held_out import score_run
 from decision_rnn.evaluation.targets import describe_reach, evaluated_returns
 from decision_rnn.runs.folder import BEST, lowest_loss, read_metrics
 from decision_rnn.training.run import Run
-from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import align_columns, pluralize, shell_join
 
 
@@ -63,10 +62,7 @@ def summarise(run: Run) -> str:
     best = folder if lowest in (None, step) else folder / "checkpoints" / BEST
     commands: list[tuple[object, ...]] = [("data", "split", config.dataset)]
     if config.validation is not None:
-        try:
-            text.append(str(score_run(run.agent, config.validation)))
-        except InputError as error:  # the episodes have gone while it was trained
-            text.append(f"there is no held-out score: {error}")
+        text.append(str(score_run(run.agent, config.validation)))
         options = "--validation", config.validation, "--backbones", "mingru,mlp"
         commands = [("evaluate", best, "--plot", "actions.png"), ("compare", config.dataset, *options)]
     elif run.agent.provenance.environment_id is not None:

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_comparison import pendulum_episodes
@@ -12,7 +11,6 @@ from small_comparison import pendulum_episodes
 from decision_rnn import train, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.cli.parser import command_parser
-from decision_rnn.data.sources.local import remove_dataset
 
 SMALL = ["--training.context", "4", "--training.log_every", "2", "--backbone.width", "16", "--backbone.layers", "1"]
 
@@ -67,12 +65,3 @@ def test_data_with_an_environment_end_with_scores_and_the_held_out_score(
     lines = printed(capsys, *words, "--evaluation.episodes", "0", "--output", "not-played")
     assert sum("mean action" in line for line in lines) == 1
     assert commands(lines)[0][:2] == ["evaluate", "not-played"]
-
-
-def test_run_ends_well_where_held_out_episodes_have_gone(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for seed, name in enumerate(("local/log", "local/held-out")):
-        write_store(name, pendulum_episodes(seed), overwrite=True)
-    options: dict[str, Any] = {"steps": 2, "training": {"context": 4}, "validation": "local/held-out"}
-    run = train("local/log", output="run", callback=lambda *_: remove_dataset("local/held-out"), **options)
-    assert run.agent.step == 2
-    assert "no dataset local/held-out" in capsys.readouterr().out
