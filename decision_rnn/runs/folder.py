@@ -20,7 +20,6 @@ from pathlib import Path
 import yaml
 
 from decision_rnn.config import SECTIONS, RunConfig, flatten, from_dict, to_dict
-from decision_rnn.data.dataset import full_name
 from decision_rnn.runs.loggers import Loggers
 from decision_rnn.utils.distributed import rank
 from decision_rnn.utils.errors import InputError, writing
@@ -146,8 +145,6 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
             config = replace(config, training=replace(training, warmup_steps=started.training.warmup))
     resumed = from_dict(saved | changes, str(run))
     before, now = flatten(to_dict(resumed.resolved)), flatten(to_dict(config.resolved))
-    if full_name(config.dataset) == full_name(started.dataset):
-        now["dataset"] = before["dataset"]
     keys = sorted(before | now, key=lambda key: (not key.endswith(".name"), key))
     if differing := [key for key in keys if before.get(key) != now.get(key)]:
         # Of defaults that follow from other keys, the latter say enough.
