@@ -148,7 +148,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
     Args:
         name: A run's folder, for its last checkpoint; the folder of a checkpoint or of a packaged agent;
-            `pretrained/hopper-medium`, which ships with the package; or the id of an agent on the Hugging Face Hub.
+            `pretrained/hopper-medium`, which ships with the package; or `org/name[@revision]` on the Hugging Face Hub.
         plugins: Modules to import first.
 
     Returns:

@@ -120,13 +120,9 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     learning rate stays constant: the result is that of a run started with them. A cosine schedule ends at the last
     step, so that its first steps would have had other learning rates.
 
-    Args:
-        config: The new configuration.
-        run: The run's folder.
-        remedy: What to do if anything else differs, for messages; if left out, what `train` offers.
-
     Raises:
-        InputError: If anything else differs, defaults included that either configuration leaves open.
+        InputError: If anything else differs, defaults included that either configuration leaves open; its message ends
+            with `remedy` or, if that is left out, with what `train` offers.
     """
     started, training = read_config(run), config.training
     saved, new = flatten(to_dict(started)), flatten(to_dict(config))

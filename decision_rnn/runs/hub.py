@@ -22,16 +22,9 @@ SHIPPED = Path(__file__).parent / PRETRAINED
 
 
 def find_agent(name: str | Path) -> Path:
-    """Find the folder of an agent.
-
-    Args:
-        name: The folder of a run (its last checkpoint is used), of a checkpoint or of a packaged agent;
-            `pretrained/NAME`, which ships with the package; or `org/name[@revision]` on the Hugging Face Hub. A name
-            that begins with `runs/`, or whose parent folder exists, is looked up on the hub only with a revision.
-
-    Raises:
-        InputError: If there is no such agent, or it cannot be downloaded.
-    """
+    """The folder of an agent by any of the names that `load_agent` takes; InputError if there is none, or it cannot be
+    downloaded. A name that begins with `runs/`, or whose parent folder exists, is looked up on the hub only with a
+    revision, `org/name@revision`."""
     name, folder = str(name), Path(name)
     if (folder / "config.yaml").is_file():
         return last_checkpoint(folder)

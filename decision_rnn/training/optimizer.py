@@ -48,11 +48,8 @@ def mixer_matrices(model: nn.Module) -> set[nn.Parameter]:
 def optimizer_groups(model: nn.Module, learning_rate: float, weight_decay: float) -> list[dict[str, Any]]:
     """AdamW's parameter groups: matrices get weight decay; biases, norms and recurrences' own parameters do not.
 
-    Args:
-        model: A module with any number of sequence mixers.
-        learning_rate: Learning rate of all parameters but the recurrences' own, whose rate is each mixer's
-            `recurrent_learning_rate`.
-        weight_decay: Weight decay of matrices.
+    The learning rate is that of all parameters but the recurrences' own, whose rate is each mixer's
+    `recurrent_learning_rate`.
     """
     rates = {
         parameter: mixer.recurrent_learning_rate(learning_rate)

@@ -143,13 +143,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 def working_alone(folder: Path, lock: str, activity: str) -> Iterator[None]:
     """Be the only process that does some work in a folder, which is created, and removed if it stays empty.
 
-    Args:
-        folder: Where the work is done.
-        lock: Name of the work's lock in that folder.
-        activity: The work, for messages: "training".
-
-    Raises:
-        InputError: Immediately, if another process does the same work there or the folder cannot be created.
+    InputError immediately, naming the activity, such as "training", if another process holds the same lock there, or if
+    the folder cannot be created.
     """
     missing_parents = [parent for parent in folder.absolute().parents if not parent.exists()]
     with contextlib.ExitStack() as stack:

@@ -66,8 +66,6 @@ def parallel_map(
     Args:
         work: A function from a task to an answer. Tasks, answers and errors are pickled; so is `work` where processes
             are spawned.
-        tasks: The tasks.
-        processes: Number of processes.
         activity: What the processes do, for messages: `plays episodes`.
         start_method: One of multiprocessing's.
 
