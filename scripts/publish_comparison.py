@@ -35,7 +35,7 @@ def join(comparisons: Sequence[Comparison]) -> Comparison:
                 raise InputError(f"{variant.label} has another configuration in {comparison.command}")
     joined = replace(
         first,
-        command="` and `".join(comparison.command for comparison in comparisons),
+        command="` and `".join(dict.fromkeys(comparison.command for comparison in comparisons)),
         seeds=tuple(sorted({seed for comparison in comparisons for seed in comparison.seeds})),
         variants=tuple(variants[label] for label in labels),
         trials=tuple(trial for comparison in comparisons for trial in comparison.trials),
@@ -49,7 +49,7 @@ def join(comparisons: Sequence[Comparison]) -> Comparison:
 
 
 def shared_keys(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in ("seeds", "variants")}
+    return {key: value for key, value in config.items() if key not in ("seed", "seeds", "variants")}
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     if any(shared_keys(config) != shared_keys(configs[0]) for config in configs):
         raise InputError("the comparisons' config.yaml differ in more than seeds and variants")
     own = {label: keys for config in configs for label, keys in config["variants"].items()}
-    config = {**configs[0], "seeds": list(comparison.seeds), "variants": own}
+    config = {**shared_keys(configs[0]), "seeds": list(comparison.seeds), "variants": own}
     arguments.folder.mkdir(parents=True, exist_ok=True)
     write_comparison(arguments.folder, comparison)
     written = yaml.safe_dump(config, sort_keys=False, default_flow_style=None)
