@@ -155,6 +155,7 @@ def test_interrupt_while_an_episode_is_written_waits(monkeypatch: pytest.MonkeyP
         return rows(*arguments)
 
     monkeypatch.setattr(writing, "_rows", interrupted)
+    monkeypatch.setattr(writing, "GROUP", 1)
     with pytest.raises(KeyboardInterrupt):
         record(push, CAR, "local/while-written", episodes=5, progress=False)
     assert decision_rnn.open_dataset("local/while-written").store.num_episodes == 1
