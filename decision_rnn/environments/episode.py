@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.environments.layouts import Layout
-from decision_rnn.utils.errors import InputError, reading
+from decision_rnn.utils.errors import InputError, one_line
 from decision_rnn.utils.messages import pluralize
 
 ARRAYS = ("observations", "actions", "rewards")
@@ -71,8 +71,12 @@ def checked_episodes(
     sizes, counts = [layout and layout.size for layout in layouts], Counter[str]()
     for index, item in enumerate(episodes):
         where = f"{name}: episode {index}"
-        with reading(where, "an Episode", "Give objects with the attributes of decision_rnn.Episode."):
+        try:
             episode = _as_rows(item, layouts, where)
+        except InputError:
+            raise
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise InputError(f"{where} is no Episode or dictionary of arrays ({one_line(error)}).") from error
         arrays = [getattr(episode, key) for key in ARRAYS]
         shapes, steps = [array.shape for array in arrays], arrays[2].size
         sizes = [size or (shape[-1] if shape else 0) for size, shape in zip(sizes, shapes, strict=False)]
