@@ -227,5 +227,7 @@ def read_metrics(run: Path) -> list[dict[str, float]]:
     path, metrics = run / "metrics.jsonl", []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError):
-            metrics.append(json.loads(line))
+            values = json.loads(line)
+            if isinstance(values, dict) and "step" in values:
+                metrics.append(values)
     return metrics

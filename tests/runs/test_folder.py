@@ -210,7 +210,7 @@ def test_refused_run_leaves_no_new_folder(tmp_path: Path) -> None:
 
 def test_metrics_skip_malformed_lines_and_log_goes_on_after_them(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == []
-    lines = [b'{"step": 2, "loss": 1.0}', b"\xff", b'{"step": 4, "loss": 0.5}', b'{"st']
+    lines = [b'{"step": 2, "loss": 1.0}', b"{}", b"2", b"\xff", b'{"step": 4, "loss": 0.5}', b'{"st']
     (tmp_path / "metrics.jsonl").write_bytes(b"\n".join(lines))
     assert [line["step"] for line in read_metrics(tmp_path)] == [2, 4]
     written = MetricsLog(tmp_path, configure(), 4, 0.0).write(6, loss=0.25)
