@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import ActingState, DecisionAgent
+from decision_rnn.agent.objectives.gmm import GMM
 from decision_rnn.backbones import State
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation.actor import evaluation_settings
@@ -161,7 +162,8 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
             differences.append(np.abs(played - action.numpy()) / agent.action_scale.radius.numpy())
     largest = np.max(differences, axis=2)
     equal = largest <= TOLERANCE
-    ties = agent.objective.samples and equal.mean() >= 0.99 and np.isfinite(largest).all()
+    chooses = agent.action_layout.categorical.all() or any(isinstance(module, GMM) for module in agent.modules())
+    ties = chooses and equal.mean() >= 0.99 and np.isfinite(largest).all()
     return float(np.max(largest, where=equal, initial=0.0) if ties else np.max(largest))
 
 

@@ -101,12 +101,24 @@ def test_exported_policy_has_the_actions_of_its_agent(
 
 
 @pytest.mark.parametrize(
-    ("share", "value", "accepted"), [(0.005, 0.5, True), (0.05, 0.5, False), (0.005, np.nan, False)]
+    ("objective", "share", "value", "accepted"),
+    [
+        (GMMConfig(num_components=3), 0.005, 0.5, True),
+        (GMMConfig(num_components=3), 0.05, 0.5, False),
+        (GMMConfig(num_components=3), 0.005, np.nan, False),
+        (FlowMatchingConfig(flow_steps=4), 0.005, 0.5, False),
+    ],
 )
 def test_few_other_modes_are_ties(
-    share: float, value: float, accepted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    objective: ObjectiveConfig,
+    share: float,
+    value: float,
+    accepted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trained = made_agent(registered("mlp").config(width=8, layers=1), objective=GMMConfig(num_components=3))
+    """Not of flow matching, which has no modes to choose from."""
+    trained = made_agent(registered("mlp").config(width=8, layers=1), objective=objective)
     generator, step = np.random.default_rng(0), Policy.step
 
     def other(self: Policy, *inputs: Any) -> tuple[np.ndarray, list[np.ndarray]]:
