@@ -22,12 +22,15 @@ from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.video import write_video
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
+from decision_rnn.utils.files import new_file
 
 CENTER, SCALE = np.array([0.425, 0.0, 0.0]), 10.0
 """OGBench represents a position, in metres, as SCALE (position - CENTER)."""
 COLORS = [[0.9, 0.1, 0.1, 1.0], [0.1, 0.2, 0.9, 1.0], [1.0, 0.5, 0.0, 1.0], [0.1, 0.7, 0.2, 1.0]]
 SIZE, RADIUS, EVERY = 400, 0.012, 2
 """Pixels of a picture's side, metres of a sphere's radius, and steps from one picture to the next."""
+RATE = Fraction(20)
+"""Pictures a second: twice as fast as the robot, which acts 20 times a second."""
 
 
 def pictures(trained: TrainedAgent, episodes: int, seed: int) -> Iterator[Image.Image]:
@@ -76,8 +79,8 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("MUJOCO_GL", "egl")
     trained = load_agent(arguments.agent)
-    rate = Fraction(round(20 / EVERY) * 2)  # twice as fast as the robot, which acts 20 times a second
-    write_video(pictures(trained, arguments.episodes, arguments.seed), rate, arguments.video)
+    with new_file(arguments.video) as new:
+        write_video(pictures(trained, arguments.episodes, arguments.seed), RATE, new)
 
 
 if __name__ == "__main__":

@@ -3,18 +3,16 @@ the number of steps that they see, and those of layers with a longer memory as b
 
     python scripts/history_curve.py results/goals/history
 
-Lines are means over seeds, bars and bands their 95% intervals by Student's t.
+Lines are means over seeds, bars and bands their 95% intervals by Student's t, or with fewer than five seeds ranges.
 """
 
 import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
-import scipy.stats
 
 from decision_rnn.comparison.results import Comparison, read_comparison
-from decision_rnn.evaluation.statistics import LEVEL
+from decision_rnn.evaluation.statistics import summarise_seeds
 
 PICTURE = "history-curve.svg"
 
@@ -26,14 +24,6 @@ def seen_steps(backbone: dict) -> int | None:
     return 1 + backbone["layers"] * max(backbone["convolution"] - 1, 0)
 
 
-def interval(scores: np.ndarray) -> tuple[float, float, float]:
-    """The mean of scores (seeds,), and the ends of its interval, the mean for a single seed."""
-    mean = float(scores.mean())
-    if len(scores) == 1:
-        return mean, mean, mean
-    return mean, *scipy.stats.t.interval(LEVEL, len(scores) - 1, mean, scipy.stats.sem(scores))
-
-
 def draw(comparison: Comparison, path: Path) -> None:
     figure, places = plt.subplots(
         1, len(comparison.datasets), sharey=True, squeeze=False, layout="constrained", figsize=(9, 4)
@@ -42,7 +32,8 @@ def draw(comparison: Comparison, path: Path) -> None:
         runs, points = comparison.runs(dataset.data.name), []
         others = (f"C{number}" for number in range(1, 10))
         for variant in comparison.variants:
-            score, low, high = interval(np.array([run.targets[0].score_mean for run in runs[variant.label]]))
+            mean = summarise_seeds([run.targets[0].score_mean for run in runs[variant.label]])
+            score, low, high = (mean.value if end is None else end for end in (mean.value, mean.low, mean.high))
             if (steps := seen_steps(variant.config["backbone"])) is not None:
                 points.append((steps, score, score - low, high - score))
                 continue
