@@ -116,8 +116,8 @@ def evaluate(
     name = policy.config.validation if validation is None else validation
     if isinstance(policy, ExportedPolicy):
         name = None
-        asked = chosen.inference, chosen.actions, condition or None, validation, plot
-        if asked != ("recurrent", configured.actions, None, None, None):
+        options = chosen.inference, chosen.actions, condition or None, validation, plot
+        if options != ("recurrent", configured.actions, None, None, None):
             raise InputError(
                 "an exported policy only plays, carries its state, and keeps the condition and the kind of actions it "
                 "was exported with: evaluate its run"
