@@ -17,7 +17,6 @@ from decision_rnn.environments.episode import ARRAYS, Episode
 from decision_rnn.environments.playing import take
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.environments.registry import make_environment
-from decision_rnn.environments.spaces import Spaces
 from decision_rnn.utils.files import remove_directory, write_atomically
 from decision_rnn.utils.machine import cpu_model, versions
 from decision_rnn.utils.messages import warn
@@ -27,12 +26,13 @@ PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy")
 """Packages whose versions are recorded with a store, since the bits of episodes may depend on them."""
 
 
-def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = ()) -> EpisodeStore:
+def open_or_collect(recipe: Recipe, packages: tuple[str, ...] = ()) -> EpisodeStore:
     """The store of a recipe's dataset, which is collected if there is none or it was made by another recipe. The
     versions of `packages`, which the environment needs besides ours, are recorded."""
 
     def make(folder: Path) -> EpisodeStore:
-        with contextlib.closing(make_environment(recipe.environment_id)):  # first: a package may be missing
+        # First: a package may be missing.
+        with contextlib.closing(make_environment(recipe.environment_id)) as environment:
             origin = {"recipe": recipe.describe(), "versions": versions((*PACKAGES, *packages)), "cpu": cpu_model()}
             unfinished = cache_root() / "unfinished" / recipe.name
             chunks = unfinished / sha256_of_json(origin)[:16]
@@ -44,7 +44,7 @@ def open_or_collect(recipe: Recipe, spaces: Spaces, packages: tuple[str, ...] = 
                 collect(recipe, chunks),
                 environment_id=recipe.environment_id,
                 source=origin,
-                spaces=spaces,
+                spaces=(environment.observation_space, environment.action_space),
             )
             remove_directory(unfinished)
             return store

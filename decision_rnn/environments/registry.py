@@ -16,14 +16,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.environments import memory, ogbench
+from decision_rnn.environments.reuse import EPISODES_AT_ONCE
 from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, install, one_line
 from decision_rnn.utils.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
-EPISODES_AT_ONCE = "episodes_at_once"
-"""The key of an environment's `metadata` with the most episodes that evaluation should step together, where one
-environment takes much memory or long to make."""
 EXTRAS = ("ogbench", "popgym")
 """Packages of environments, each an extra of this one."""
 RENDERING_ARGUMENTS = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
 
 from decision_rnn.data.collect import collect, open_or_collect
 from decision_rnn.data.store import FORMAT
@@ -19,7 +18,6 @@ from decision_rnn.environments.recipe import Recipe
 from decision_rnn.utils.errors import MachineError
 
 pytestmark = [pytest.mark.usefixtures("inside"), pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")]
-SPACES = Box(-np.inf, np.inf, (3,)), Box(-1.0, 1.0, (2,))
 
 
 @pytest.fixture
@@ -44,8 +42,9 @@ class ToyRecipe(Recipe):
             time.sleep(self.pause)
             mark(self, index)
             generator = np.random.default_rng(index)
-            values = generator.normal(size=(int(generator.integers(1, 9)) + 1, 3))
-            return Episode(values, np.tanh(values[1:, :2]).astype(np.float32), values[1:, 2], index % 2 == 0, False)
+            values = generator.normal(size=(int(generator.integers(1, 9)) + 1, 4))
+            pushes = np.eye(2, dtype=np.float32)[(values[1:, 0] > 0).astype(int)]
+            return Episode(values, pushes, values[1:, 2], index % 2 == 0, False)
 
         return play
 
@@ -94,7 +93,7 @@ def test_worker_that_fails_or_dies_is_an_error(tmp_path: Path, monkeypatch: pyte
 def test_store_is_made_again_only_by_another_recipe() -> None:
     for recipe, count in [(TOY, 22), (replace(TOY), 0), (replace(TOY, version=2), 22), (replace(TOY, episodes=5), 5)]:
         Path("played").unlink(missing_ok=True)
-        store = open_or_collect(recipe, SPACES)
+        store = open_or_collect(recipe)
         assert (len(marks()), store.num_episodes) == (count, recipe.episodes)
         assert store.source["recipe"] == recipe.describe()
         assert store.source["versions"]["numpy"] == np.__version__
@@ -121,9 +120,9 @@ def outputs(*processes: multiprocessing.Process) -> list[list[str]]:
 
 
 def test_killed_process_is_gone_on_from(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fingerprint = open_or_collect(SLOW, SPACES).fingerprint
+    fingerprint = open_or_collect(SLOW).fingerprint
     monkeypatch.setenv("DECISION_RNN_CACHE", str(folders / "killed"))
-    process, unfinished = start(lambda: open_or_collect(SLOW, SPACES)), folders / "killed" / "unfinished" / "toy" / "1"
+    process, unfinished = start(lambda: open_or_collect(SLOW)), folders / "killed" / "unfinished" / "toy" / "1"
     while len(list(unfinished.glob("*/*.npz"))) < 3:
         assert process.is_alive()
         time.sleep(0.01)
@@ -135,13 +134,13 @@ def test_killed_process_is_gone_on_from(folders: Path, monkeypatch: pytest.Monke
     assert not (folders / "killed" / f"stores-{FORMAT}" / "toy" / "1").exists()
     chunks[0].write_bytes(chunks[0].read_bytes()[:-100])  # as on a file system that loses the end of a file
     Path("played").unlink()
-    assert open_or_collect(SLOW, SPACES).fingerprint == fingerprint
+    assert open_or_collect(SLOW).fingerprint == fingerprint
     assert len(marks()) == 40 - 4 * (len(chunks) - 1)
     assert not unfinished.exists()
 
 
 def test_two_processes_make_a_dataset_once() -> None:
-    one, other = outputs(*(start(lambda: open_or_collect(SLOW, SPACES).fingerprint) for _ in range(2)))
+    one, other = outputs(*(start(lambda: open_or_collect(SLOW).fingerprint) for _ in range(2)))
     assert one == other
     assert len(one) == 1  # the fingerprint, and no message
     assert sorted(marks()) == sorted(f"toy/1:{index}" for index in range(40))

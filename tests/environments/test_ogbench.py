@@ -16,8 +16,8 @@ from gymnasium.spaces import flatten
 from decision_rnn import InputError, open_dataset
 from decision_rnn.data.sources import ogbench as ogbench_source
 from decision_rnn.data.sources.ogbench import RECIPES
+from decision_rnn.environments import reuse
 from decision_rnn.environments.ogbench import TASKS
-from decision_rnn.environments.ogbench import environment as environment_module
 from decision_rnn.environments.ogbench.recipes import MazeOracle
 from decision_rnn.environments.registry import episodes_at_once, make_environment
 from decision_rnn.evaluation.video import watched_environment
@@ -210,7 +210,7 @@ def test_environment_used_before_begins_as_a_new_one(task: str, monkeypatch: pyt
         return [*np.array(rows).ravel(), *(step[1] for step in steps), info.get("success")]
 
     pytest.importorskip("ogbench")
-    monkeypatch.setattr(environment_module, "_closed", type(environment_module._closed)(list))
+    monkeypatch.setattr(reuse, "_closed", type(reuse._closed)(list))
     name = f"decision_rnn/ogbench-{task}-v0"
     environment = make_environment(name)
     assert episodes_at_once(name, 50) == (50 if "maze" in task else 10)

@@ -1,54 +1,43 @@
 """Tasks where memory decides: made here on first use by scripted experts, without a network."""
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from gymnasium.spaces import Box, Discrete
 
 from decision_rnn.data.collect import open_or_collect
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.environments.memory import TMAZE_STEPS
-from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoor, DarkKeyToDoorRecipe
+from decision_rnn.environments.memory.dark_key_to_door import DarkKeyToDoorRecipe
 from decision_rnn.environments.memory.popgym import POPGymRecipe
-from decision_rnn.environments.memory.tmaze import TMaze, TMazeRecipe
+from decision_rnn.environments.memory.tmaze import TMazeRecipe
 from decision_rnn.environments.recipe import Recipe
-from decision_rnn.environments.spaces import Spaces
 
 TMAZE_NAME = re.compile(r"memory/tmaze-([3-9]|[1-9][0-9]{1,8})")
 PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")
 
-LIMITS = np.array([4.8, math.radians(24)], np.float32)
-CARDS = (Discrete(4), Discrete(4))
-CARTPOLE = (Box(-LIMITS, LIMITS), Discrete(2))
-PENDULUM = (Box(-1.0, 1.0, (2,)), Box(-2.0, 2.0, (1,)))
 RECALL = (-0.5, 1.0)
 HIGHEST, OPTIMUM = "the highest", "an optimal controller by dynamic programming"
-POPGYM: dict[str, tuple[str, Spaces, tuple[tuple[float, float], ...], str]] = {
-    "repeat-first": ("RepeatFirst", CARDS, (RECALL,) * 3, HIGHEST),
-    "repeat-previous": ("RepeatPrevious", CARDS, (RECALL,) * 3, HIGHEST),
-    "position-only-cartpole": ("PositionOnlyCartPole", CARTPOLE, ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
+POPGYM: dict[str, tuple[str, tuple[tuple[float, float], ...], str]] = {
+    "repeat-first": ("RepeatFirst", (RECALL,) * 3, HIGHEST),
+    "repeat-previous": ("RepeatPrevious", (RECALL,) * 3, HIGHEST),
+    "position-only-cartpole": ("PositionOnlyCartPole", ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
     "position-only-pendulum": (
         "PositionOnlyPendulum",
-        PENDULUM,
         ((0.246, 0.915), (0.246, 0.887), (0.246, 0.83)),
         OPTIMUM,
     ),
 }
-"""POPGym's tasks by name: task, spaces, the returns that score 0 and 100 at each level, and what the latter is."""
+"""POPGym's tasks by name: task, the returns that score 0 and 100 at each level, and what the latter is."""
 
 
 @dataclass(frozen=True)
 class MemoryDataset:
-    """A dataset of `memory/`: its recipe, spaces, the returns that score 0 and 100 (`references`), and what scores may
-    be compared with."""
+    """A dataset of `memory/`: its recipe, the returns that score 0 and 100 (`references`), and what scores may be
+    compared with."""
 
     recipe: Recipe
-    spaces: Spaces
     references: tuple[float, float]
     target_returns: tuple[float, ...]
     comparable: str
@@ -58,7 +47,6 @@ class MemoryDataset:
 def _tmaze(steps: int) -> MemoryDataset:
     return MemoryDataset(
         TMazeRecipe(name=f"memory/tmaze-{steps}", environment_id=f"decision_rnn/TMaze-{steps}-v0", length=steps),
-        (TMaze.observation_space, TMaze.action_space),
         (0.0, 1.0),
         (1.0, 0.0),
         "a return is 1 for the hinted turn and 0 without, so that a score is the success rate in percent; compare with "
@@ -67,10 +55,9 @@ def _tmaze(steps: int) -> MemoryDataset:
 
 
 def _popgym(kind: str, suffix: object, environment_id: str, level: int = 0) -> MemoryDataset:
-    task, spaces, references, best = POPGYM[kind]
+    task, references, best = POPGYM[kind]
     return MemoryDataset(
         POPGymRecipe(name=f"memory/{kind}-{suffix}", environment_id=environment_id, task=task),
-        spaces,
         references[level],
         references[level][1:],
         f"the reference scores are the mean return of random actions and {best}; published returns on POPGym "
@@ -88,7 +75,6 @@ _DATASETS = (
     ),
     MemoryDataset(
         DarkKeyToDoorRecipe(name="memory/dark-key-to-door", environment_id="decision_rnn/DarkKeyToDoor-v0"),
-        (DarkKeyToDoor.observation_space, DarkKeyToDoor.action_space),
         (0.25, 2.0),
         (2.0,),
         "a return is the mean of a history's episodes; the reference scores are those of random actions and of knowing "
@@ -139,4 +125,4 @@ class MemorySource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         dataset = memory_dataset(name)
-        return open_or_collect(dataset.recipe, dataset.spaces, dataset.requirements)
+        return open_or_collect(dataset.recipe, dataset.requirements)

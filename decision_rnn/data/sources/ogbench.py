@@ -99,7 +99,7 @@ class OGBenchSource(Source):
         played, spaces = environment_id(f"{recipe.task}{variant}"), task_spaces(f"{recipe.task}{variant}")
         options: dict[str, Any] = {"environment_id": played, "spaces": spaces, "label": f"{name} ({file or played})"}
         if file is None and not variant:
-            return open_or_collect(recipe, spaces, ("ogbench",))
+            return open_or_collect(recipe, ("ogbench",))
 
         def make(folder: Path) -> EpisodeStore:
             if file is not None and not variant:

@@ -138,7 +138,6 @@ class StandinSource(Source):
 
     def open(self, name: str, path: Path | None) -> EpisodeStore:
         new, entry = not self.folder(name).exists(), CATALOGUE[name.removeprefix("standin/")]
-        spaces = TASKS[name.removeprefix("standin/").partition("-")[0]].spaces()
         parts = [f"standin/{part}" for part in entry.get("parts", ())]
 
         def join(folder: Path) -> EpisodeStore:
@@ -148,13 +147,13 @@ class StandinSource(Source):
                 progress_bar(chain(*stores), "joining", unit=" episodes"),
                 environment_id=stores[0].environment_id,
                 source={"parts": [store.source for store in stores]},
-                spaces=spaces,
+                spaces=(stores[0].observation_space, stores[0].action_space),
             )
 
         def is_current(source: dict[str, Any]) -> bool:
             return all(is_made_by(RECIPES[part], made) for part, made in zip(parts, source["parts"], strict=True))
 
-        store = open_or_make(name, is_current, join) if parts else open_or_collect(RECIPES[name], spaces)
+        store = open_or_make(name, is_current, join) if parts else open_or_collect(RECIPES[name])
         there, here = entry["reference"], store.statistics
         if new and store.fingerprint != there["fingerprint"]:
             warn(

@@ -1,46 +1,19 @@
 """OGBench's environments with their goals in the observation, and episodes with such goals."""
 
-import contextlib
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.random import mtrand
 
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ORACLE, import_ogbench, oracle_entries, task_spaces
-from decision_rnn.environments.registry import EPISODES_AT_ONCE
+from decision_rnn.environments.reuse import EPISODES_AT_ONCE, MAX_AT_ONCE, ReusedEnvironment, global_generator, seeded
 
-MAX_AT_ONCE = 10
-"""The most environments with an arm that are stepped together, since one takes 160 MB."""
 GOALS = 5
 """The number of goals, with starts of their own, that the benchmark evaluates on every task."""
-
-_closed: dict[str, list[Any]] = defaultdict(list)
-"""Environments to use again, by task: making one takes a second, since MuJoCo compiles its model, and an episode not
-half of that."""
-
-
-def seeded(seed: int) -> np.random.BitGenerator:
-    """A generator in the state that `np.random.seed(seed)` gives the global one."""
-    generator = np.random.MT19937()
-    np.random.RandomState(generator).seed(seed % 2**32)
-    return generator
-
-
-@contextlib.contextmanager
-def global_generator(generator: np.random.BitGenerator) -> Iterator[None]:
-    """NumPy's global functions, from which OGBench's environments and oracles draw, use this generator in the block."""
-    before = mtrand.get_bit_generator()
-    mtrand.set_bit_generator(generator)
-    try:
-        yield
-    finally:
-        mtrand.set_bit_generator(before)
 
 
 def make(task: str, **settings: Any) -> Any:
@@ -60,7 +33,7 @@ def make(task: str, **settings: Any) -> Any:
         return gymnasium.make(spec, disable_env_checker=True, **settings).unwrapped
 
 
-class OGBenchEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+class OGBenchEnvironment(ReusedEnvironment):
     """An environment of OGBench whose episodes are determined by their seed and the actions.
 
     Observations have the state and the one to reach or, with `ORACLE`, the entries that are to be reached, as they are
@@ -73,21 +46,12 @@ class OGBenchEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
-        reusable = _closed[task] if render_mode is None else []
-        super().__init__(reusable.pop() if reusable else make(task, render_mode=render_mode))
+        super().__init__(task, partial(make, task, render_mode=render_mode), render_mode)
         if not task.startswith("pointmaze"):
             self.metadata = {**self.metadata, EPISODES_AT_ONCE: MAX_AT_ONCE}
-        self.task = task
         self.entries = oracle_entries(task.removesuffix(ORACLE)) if task.endswith(ORACLE) else None
         self.generator: np.random.BitGenerator = np.random.MT19937()
         self.observation_space, self.action_space = task_spaces(task)
-
-    def close(self) -> None:
-        environment = vars(self).pop("env", None)  # None where it has been closed before
-        if environment is not None and environment.render_mode is None:
-            _closed[self.task].append(environment)
-        elif environment is not None:
-            environment.close()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:

@@ -13,9 +13,10 @@ import numpy as np
 
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ogbench import ARM
-from decision_rnn.environments.ogbench.environment import global_generator, goal_episode, make, seeded
+from decision_rnn.environments.ogbench.environment import goal_episode, make
 from decision_rnn.environments.playing import play_together
 from decision_rnn.environments.recipe import Recipe
+from decision_rnn.environments.reuse import global_generator, seeded
 
 Cell = tuple[int, int]
 """Row and column in a maze."""
