@@ -15,6 +15,7 @@ from decision_rnn.cli.main import main
 EXTRAS = {
     "av",
     "huggingface_hub",
+    "ocbench",
     "ogbench",
     "onnx",
     "onnx_ir",

@@ -15,14 +15,14 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from decision_rnn.environments import memory, ogbench
+from decision_rnn.environments import memory, ocbench, ogbench
 from decision_rnn.environments.reuse import EPISODES_AT_ONCE
 from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, install, one_line
 from decision_rnn.utils.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
-EXTRAS = ("ogbench", "popgym")
+EXTRAS = ("ocbench", "ogbench", "popgym")
 """Packages of environments, each an extra of this one."""
 RENDERING_ARGUMENTS = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
 """Arguments for making environments that do not change their behaviour."""
@@ -46,6 +46,7 @@ def _register(environment_id: str) -> None:
     if environment_id not in gymnasium.registry:
         memory.register(environment_id)
         ogbench.register(environment_id)
+        ocbench.register(environment_id)
 
 
 def registered(environment_id: str | None) -> EnvSpec | None:

@@ -57,11 +57,13 @@ def test_file_in_place_of_a_name_is_to_be_imported(folders: Path, monkeypatch: p
 def test_taken_prefix_is_refused_and_sources_are_listed_in_order() -> None:
     with pytest.raises(ValueError, match="local"):
         register_source(type("Other", (type(SOURCES["local"]),), {}))
-    assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "minari", "local", "episodes"]
+    assert list(SOURCES) == ["standin", "memory", "d4rl", "ogbench", "ocbench", "minari", "local", "episodes"]
     assert len(SOURCES["d4rl"].names()) == 24
 
 
-@pytest.mark.parametrize("prefix", ["", "d4rl/", "minari/", "local/", "standin/", "memory/", "ogbench/", "complete/"])
+@pytest.mark.parametrize(
+    "prefix", ["", "d4rl/", "minari/", "local/", "standin/", "memory/", "ogbench/", "ocbench/", "complete/"]
+)
 def test_hostile_names_raise_and_make_nothing(prefix: str, folders: Path) -> None:
     for text in TEXTS:
         with pytest.raises(InputError):

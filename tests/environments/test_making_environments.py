@@ -53,7 +53,12 @@ def test_only_registered_environments_are_made(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "name"), [("popgym", "popgym-Absent-v0"), ("ogbench", "decision_rnn/ogbench-scene-oraclerep-v0")]
+    ("package", "name"),
+    [
+        ("popgym", "popgym-Absent-v0"),
+        ("ogbench", "decision_rnn/ogbench-scene-oraclerep-v0"),
+        ("ocbench", "decision_rnn/ocbench-hanoi-lite-single-task1-v0"),
+    ],
 )
 def test_missing_package_is_named_with_its_extra(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
