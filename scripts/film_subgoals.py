@@ -1,6 +1,6 @@
 """Writes an mp4 of an agent with subgoals (`condition subgoal`) that moves OGBench's cubes, with its subgoals drawn in:
-where each cube is to be `condition.subgoal_steps` steps later, as a sphere in the cube's color. Transparent cubes are
-the goal.
+where each cube is to be `condition.subgoal_steps` steps later, as a sphere in the cube's color, and in the scene where
+the handles of its drawer and window are to be. Transparent cubes are the goal.
 
     python scripts/film_subgoals.py runs/cube cube.mp4 --episodes 5
 """
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from decision_rnn.environments.ogbench import ID, TASKS
+from decision_rnn.environments.ogbench import ID, TASKS, Task
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.evaluation.actor import EnvironmentActor
 from decision_rnn.evaluation.video import write_video
@@ -26,6 +26,8 @@ from decision_rnn.utils.files import new_file
 
 CENTER, SCALE = np.array([0.425, 0.0, 0.0]), 10.0
 """OGBench represents a position, in metres, as SCALE (position - CENTER)."""
+SLIDERS = {"drawer": 18.0, "window": 15.0}
+"""What slides in the scene, and by how much OGBench multiplies how far, in metres, it is open."""
 COLORS = [[0.9, 0.1, 0.1, 1.0], [0.1, 0.2, 0.9, 1.0], [1.0, 0.5, 0.0, 1.0], [0.1, 0.7, 0.2, 1.0]]
 SIZE, RADIUS, EVERY = 400, 0.012, 2
 """Pixels of a picture's side, metres of a sphere's radius, and steps from one picture to the next."""
@@ -39,7 +41,6 @@ def pictures(trained: TrainedAgent, episodes: int, seed: int) -> Iterator[Image.
     match = ID.fullmatch(environment_id)
     if match is None or not TASKS[match[1]].cubes or trained.config.condition.name != "subgoal":
         raise SystemExit(f"{environment_id} has no cubes, or the agent has no subgoals")
-    cubes = TASKS[match[1]].cubes
     with make_environment(environment_id, render_mode="rgb_array") as environment:
         task: Any = environment.unwrapped
         for number in range(seed, seed + episodes):
@@ -55,15 +56,26 @@ def pictures(trained: TrainedAgent, episodes: int, seed: int) -> Iterator[Image.
                         assert actor.condition_values is not None
                         subgoal = observation["achieved_goal"] + actor.condition_values[0, 1:].numpy()
                         renderer.update_scene(task.data, camera="front")
-                        draw(renderer.scene, CENTER + subgoal[: 3 * cubes].reshape(cubes, 3) / SCALE)
+                        draw(renderer.scene, positions(task.data, TASKS[match[1]], subgoal))
                         yield Image.fromarray(renderer.render())
                     observation, reward, terminated, truncated, _ = environment.step(action)
                     over, step = terminated or truncated, step + 1
 
 
-def draw(scene: mujoco.MjvScene, positions: np.ndarray) -> None:
-    """Add spheres at positions (cubes, 3)."""
-    for position, color in zip(positions, COLORS, strict=False):
+def positions(data: mujoco.MjData, task: Task, subgoal: np.ndarray) -> list[np.ndarray]:
+    """Where a subgoal, by OGBench's oracle representation, has each cube and handle: (3,) metres."""
+    cubes = subgoal[: 3 * task.cubes].reshape(task.cubes, 3)
+    where = list(CENTER + cubes / SCALE)
+    if task.sliders:
+        for (name, scale), opening in zip(SLIDERS.items(), subgoal[-2:], strict=True):
+            joint, handle = data.joint(f"{name}_slide"), data.site(f"{name}_handle_center")
+            where.append(handle.xpos + joint.xaxis * (opening / scale - joint.qpos))
+    return where
+
+
+def draw(scene: mujoco.MjvScene, where: list[np.ndarray]) -> None:
+    """Add spheres."""
+    for position, color in zip(where, COLORS, strict=False):
         sphere = mujoco.mjtGeom.mjGEOM_SPHERE
         geometry, rgba = scene.geoms[scene.ngeom], np.array(color, np.float32)
         mujoco.mjv_initGeom(geometry, sphere, np.full(3, RADIUS), position, np.eye(3).ravel(), rgba)
