@@ -11,7 +11,7 @@ from decision_rnn.deploy.policies import load_subject
 from decision_rnn.evaluation.evaluate import evaluation_environment
 from decision_rnn.evaluation.results import describe_acting, format_return
 from decision_rnn.evaluation.targets import check_target, default_return
-from decision_rnn.evaluation.video import film, watch
+from decision_rnn.evaluation.video import choose_backend, film, watch
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import pluralize
 from decision_rnn.utils.parsing import NonNegativeInt, PositiveInt, TargetReturn, format_target
@@ -38,6 +38,8 @@ def run(command: Namespace) -> None:
         if command.video is not None or command.episodes is not None:
             raise InputError("a page takes neither --video nor --episodes. Leave them out, or name one agent alone.")
         return _show_page(command)
+    if command.video is not None:
+        choose_backend()
     trained, _ = load_subject(command.agents[0])
     spec, config, target, seed = trained.provenance, trained.config, command.target_return, command.seed
     environment_id = evaluation_environment(config.evaluation, spec)

@@ -78,6 +78,15 @@ def watched_environment(environment_id: str | None, size: int | None = None) -> 
     return environment
 
 
+def choose_backend() -> None:
+    """Have MuJoCo render by EGL if there is no screen and MUJOCO_GL names no backend.
+
+    Environments with a renderer of MuJoCo's own, such as OGBench's, need this before MuJoCo is imported.
+    """
+    if sys.platform == "linux" and not SCREENS & os.environ.keys():
+        os.environ.setdefault("MUJOCO_GL", "egl")
+
+
 def film(
     policy: TrainedAgent | ExportedPolicy,
     path: Path,
@@ -105,8 +114,7 @@ def film(
     """
     if path.suffix != ".mp4":
         raise InputError(f"{path} must end in .mp4")
-    if sys.platform == "linux" and not SCREENS & os.environ.keys():
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    choose_backend()
     actor, environment_id, limits = _prepare(policy)
     ends = []
 

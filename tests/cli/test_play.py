@@ -1,6 +1,8 @@
 """`decision-rnn play`: videos and screen windows of agents, and the returns that it prints."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +79,26 @@ def test_video_is_written_of_rendered_pictures(
         assert len(list(container.decode(video=0))) == 6
     monkeypatch.setattr(PendulumEnv, "render", lambda environment: [3])
     assert "'list'" in inline_cli("play", "run", "--video", "b.mp4").stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="EGL is Linux's")
+def test_backend_is_chosen_before_any_environment_is_made(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo chooses the backend of its own renderer, which OGBench uses, once it is imported."""
+    backends, make = [], PendulumEnv.__init__
+
+    def initialise(environment: PendulumEnv, **settings: object) -> None:
+        backends.append(os.environ.get("MUJOCO_GL"))
+        make(environment, **settings)
+
+    for variable in ("MUJOCO_GL", *video.SCREENS):
+        monkeypatch.setenv(variable, "")  # restored even if it is not set
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(PendulumEnv, "__init__", initialise)
+    monkeypatch.setattr(PendulumEnv, "render", lambda environment: np.zeros((40, 40, 3), np.uint8))
+    monkeypatch.setattr(gymnasium.spec("Pendulum-v1"), "max_episode_steps", 5)
+    done = inline_cli("play", "run", "--video", "a.mp4")
+    assert done.returncode == 0, done.stderr
+    assert set(backends) == {"egl"}
 
 
 def test_play_prints_return_and_score_of_every_episode(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
