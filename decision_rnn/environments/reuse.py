@@ -32,14 +32,14 @@ class ReusedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, task: str, make: Callable[[], gymnasium.Env], render_mode: str | None) -> None:
         reusable = _closed[task] if render_mode is None else []
         super().__init__(reusable.pop() if reusable else make())
-        self.task = task
+        self.task, self.drawn = task, render_mode is not None
 
     def close(self) -> None:
         environment = vars(self).pop("env", None)  # None where it has been closed before
-        if environment is not None and environment.render_mode is None:
-            _closed[self.task].append(environment)
-        elif environment is not None:
+        if environment is not None and self.drawn:
             environment.close()
+        elif environment is not None:
+            _closed[self.task].append(environment)
 
 
 def seeded(seed: int) -> np.random.BitGenerator:

@@ -231,6 +231,9 @@ def test_environment_is_made_to_be_drawn() -> None:
     pytest.importorskip("ogbench")
     environment = watched_environment("decision_rnn/ogbench-cube-single-v0", size=64)
     assert environment.reset(seed=0)[0]["achieved_goal"].shape == (28,)
+    inner = environment.unwrapped
+    environment.close()
+    assert make_environment("decision_rnn/ogbench-cube-single-v0").unwrapped is not inner
 
 
 def test_teleports_lead_where_the_seed_says() -> None:
