@@ -107,6 +107,14 @@ def test_episodes_are_of_the_published_environment_and_of_their_index_alone(
     assert open_dataset(f"ocbench/{task}-v0").spec.score_meaning == "the success rate in percent"
 
 
+def test_noise_is_in_the_actions_of_the_arm_but_not_of_the_gripper() -> None:
+    recipe = RECIPES[NAME]
+    noisy, exact = (replace(recipe, noise=noise).player()(0).actions[0] for noise in (recipe.noise, 0.0))
+    assert noisy[-1] == exact[-1]
+    assert (noisy[:-1] != exact[:-1]).all()
+    np.testing.assert_allclose(noisy, exact, atol=6 * recipe.noise)
+
+
 def test_environment_used_before_begins_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def play(environment: gymnasium.Env) -> np.ndarray:
         actions = np.random.default_rng(0).uniform(-1, 1, (20, 7))

@@ -45,21 +45,27 @@ class OCBenchRecipe(Recipe):
 
     Attributes:
         task: One of `TASKS`.
+        noise: The largest standard deviation of the noise in the arm's actions, drawn for every episode. The oracle
+            corrects what the noise does, so that agents learn to recover from their own errors, as in Laskey et al.,
+            "DART: Noise Injection for Robust Imitation Learning" (2017).
     """
 
     task: str
+    noise: float = 0.03
 
     def player(self) -> Callable[[int], Episode]:
         environment: Any = make_environment(self.environment_id)
         family = self.task.partition("-")[0]
         module = importlib.import_module(f"ocbench.oracles.controllers.{family}")
         oracle = getattr(module, f"{family.title()}Controller")(environment)
+        noise = np.zeros(environment.action_space.shape)  # the last entry is the gripper
 
         def act(observation: np.ndarray, _: float, begins: bool) -> np.ndarray:
             info = environment.unwrapped.compute_ob_info()
             if begins:
                 oracle.reset(observation, info)
-            return np.clip(oracle.select_action(observation, info), -1, 1)
+                noise[:-1] = np.random.uniform(0, self.noise)
+            return np.clip(oracle.select_action(observation, info) + np.random.normal(0, noise), -1, 1)
 
         def play(index: int) -> Episode:
             with global_generator(seeded(index)):
