@@ -70,9 +70,6 @@ class TrainingConfig:
         weight_decay: Weight decay, applied to weight matrices only.
         ema_decay: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
             weights of the last step.
-        return_weighting: How strongly sampling favours segments of better episodes: every step of an episode has weight
-            exp(return_weighting * g), where g is the episode's return, scaled to 0 for the lowest in the data and 1
-            for the highest. 0: uniform sampling.
         warmup_steps: Steps over which the rate rises from zero. Default: a quarter of `steps`, at most 500.
         schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
         early_stopping_patience: Number of lines of metrics in a row without a new lowest `validation_loss` after which
@@ -105,7 +102,6 @@ class TrainingConfig:
     learning_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
     ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    return_weighting: Annotated[float, Field(ge=0, le=100)] = 0.0
     warmup_steps: NonNegativeInt | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
     early_stopping_patience: NonNegativeInt = 0

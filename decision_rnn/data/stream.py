@@ -43,57 +43,10 @@ def _windows(rows: Tensor, context: int) -> Tensor:
     return rows.as_strided((len(rows) - context + 1, context, *rows.shape[1:]), (rows.stride(0), *rows.stride()))
 
 
-class WeightedStarts:
-    """Samples first steps of segments, anywhere in an episode or at its beginning, by its return.
-
-    With a weighting w, a first step is drawn with probability proportional to exp(w g), where g is its episode's
-    return, scaled to 0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et al.,
-    "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature of
-    1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform segments, unless
-    segments start at beginnings.
-
-    A row goes on to the next segment with the probability survival min(1, w(next) / w(current)), where w(step) is the
-    weight of the step's episode. Unless segments start at beginnings, rows that restart are drawn from a density that
-    corrects for this, so that the first steps of all rows keep their probabilities.
-    """
-
-    def __init__(
-        self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool, survival: float = 0.0
-    ) -> None:
-        returns = store.episode_returns
-        relative = np.zeros(len(store)) if store.equal_returns else (returns - returns.min()) / float(np.ptp(returns))
-        self.weights, self.offsets = torch.from_numpy(np.exp(weighting * relative)), torch.from_numpy(store.offsets)
-        # No segment starts in the last context - 1 steps of the store.
-        count = store.steps - context + 1
-        beginnings = self.offsets[self.offsets < count]
-        if at_beginnings:
-            self.first, choices, self.density = beginnings, torch.ones_like(beginnings), self.weight(beginnings)
-        else:  # first steps with the same weight, which also follow on first steps with the same weight
-            self.first = torch.cat([beginnings, (beginnings + context) % count]).unique()
-            choices = self.first.diff(append=torch.tensor([count]))
-            weight = self.weight(self.first)
-            self.density = weight - survival * weight.minimum(self.weight((self.first - context) % count))
-        self.last = self.first + choices - 1
-        self.cumulative = (self.density * choices).cumsum(0)
-
-    def weight(self, step: Tensor) -> Tensor:
-        """The weights of the episodes of steps, float64."""
-        return self.weights[torch.searchsorted(self.offsets, step, right=True) - 1]
-
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Sample `count` first steps, (count,) int64."""
-        drawn = torch.rand(count, dtype=torch.float64, generator=generator) * self.cumulative[-1]
-        part = torch.searchsorted(self.cumulative, drawn, right=True).clamp_max(len(self.first) - 1)
-        before_end = ((self.cumulative[part] - drawn) / self.density[part]).long()
-        return torch.maximum(self.last[part] - before_end, self.first[part])  # rounding may leave the part
-
-
 class StepStream:
     """Draws segments of `context` consecutive steps from a store, uniform over their first steps.
 
     With `segment_start` `episode`, segments begin with an episode, drawn uniformly.
-
-    With `return_weighting` above 0, those of better episodes are more probable, see `WeightedStarts`.
 
     With `tbptt_segments` above 1 (`carries_state`), every row of a batch continues where it ended in the previous
     batch, for that many segments on average: at each segment it restarts at a newly drawn first step with probability
@@ -119,7 +72,6 @@ class StepStream:
         seed: int,
         device: torch.device | str = "cpu",
         tbptt_segments: int = 1,
-        return_weighting: float = 0.0,
         segment_start: Literal["anywhere", "episode"] = "anywhere",
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
@@ -140,11 +92,9 @@ class StepStream:
 
         self.start_count = store.steps - context + 1  # a segment starts at one of the first so many steps
         self.next_start = torch.full((batch_size,), -1)  # of each row, which may be past the end; -1: it restarts
-        self.survival, self.at_beginnings = 1 - 1 / tbptt_segments, segment_start == "episode"
-        self.weighted_starts = None
-        if return_weighting != 0 or self.at_beginnings:
-            options = return_weighting, self.at_beginnings, self.survival
-            self.weighted_starts = WeightedStarts(store, context, *options)
+        self.beginnings = None
+        if segment_start == "episode":
+            self.beginnings = torch.from_numpy(store.offsets[store.offsets < self.start_count])
         self.goals = None
         if goals is not None:
             relabeling = goal_discount, p_swappedgoal, subgoal_steps
@@ -163,21 +113,17 @@ class StepStream:
 
     def sample(self) -> Batch:
         """The next batch."""
-        if self.weighted_starts is None:
-            start = torch.randint(self.start_count, (self.batch_size,), generator=self.generator)
-        else:
-            start = self.weighted_starts.draw(self.batch_size, self.generator)
+        choices = self.start_count if self.beginnings is None else len(self.beginnings)
+        start = torch.randint(choices, (self.batch_size,), generator=self.generator)
+        if self.beginnings is not None:
+            start = self.beginnings[start]
         continues = None
         if self.carries_state:
             within = self.next_start < self.start_count
             following = self.next_start % self.start_count
-            if self.at_beginnings:
+            if self.beginnings is not None:
                 following *= within
-            survival = torch.full((self.batch_size,), self.survival, dtype=torch.float64)
-            if self.weighted_starts is not None:
-                before = self.weighted_starts.weight((self.next_start - self.context).clamp_min(0))
-                survival *= (self.weighted_starts.weight(following) / before).clamp_max(1)
-            survives = torch.rand(self.batch_size, generator=self.generator) >= 1 - survival
+            survives = torch.rand(self.batch_size, generator=self.generator) >= 1 / self.tbptt_segments
             survives &= self.next_start >= 0
             start, continues = torch.where(survives, following, start), survives & within
             self.next_start = start + self.context

@@ -170,7 +170,6 @@ def make_stream(
         seed,
         device,
         tbptt_segments=config.tbptt_segments,
-        return_weighting=settings.return_weighting,
         segment_start=settings.segment_start,
         goals=goal_entries(config, episodes),
         goal_discount=config.goal_discount,

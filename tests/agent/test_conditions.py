@@ -16,7 +16,6 @@ from decision_rnn.agent import (
     Condition,
     ConditionConfig,
     NoConditionConfig,
-    ReturnToGoConfig,
     TimeToGoalConfig,
     register_condition,
 )
@@ -28,16 +27,6 @@ from decision_rnn.data.stream import Batch
 from decision_rnn.environments.episode import Episode
 
 pytestmark = pytest.mark.usefixtures("registries")
-
-
-def test_noise_shifts_whole_segments_and_only_in_training() -> None:
-    agent = make_agent(condition=ReturnToGoConfig(noise=0.3))
-    batch = make_batch(make_slice(2000, 4), torch.zeros(2000, 4, ACTIONS))
-    assert torch.equal(agent.eval().condition.from_batch(batch), batch.return_to_go)
-    noise = (agent.train().condition.from_batch(batch) - batch.return_to_go).squeeze(-1)
-    torch.testing.assert_close(noise, noise[:, :1].expand(-1, 4), rtol=0, atol=1e-4)
-    assert noise[:, 0].std().item() == pytest.approx(0.3 * 100, rel=0.1)  # the return scale is 100
-    assert abs(noise[:, 0].mean().item()) < 4 * 30 / 2000**0.5
 
 
 def test_condition_none_ignores_return_to_go_and_rewards() -> None:

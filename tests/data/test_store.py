@@ -174,18 +174,17 @@ def test_selection_equals_a_store_written_from_its_episodes(
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-@pytest.mark.parametrize(("tbptt_segments", "weighting"), [(1, 0.0), (3, 2.0)])
+@pytest.mark.parametrize("tbptt_segments", [1, 3])
 def test_batches_of_a_selection_are_those_of_a_written_store(
     episodes: list[Episode],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     mapped: bool,
     tbptt_segments: int,
-    weighting: float,
 ) -> None:
     mask = np.array([1, 0, 1, 0, 1], bool)
     whole, copy = written(tmp_path / "whole", episodes), written(tmp_path / "copy", list(compress(episodes, mask)))
-    options = {"tbptt_segments": tbptt_segments, "return_weighting": weighting}
+    options = {"tbptt_segments": tbptt_segments}
     stored = StepStream(copy, 10, 16, 0, **options)
     if not mapped:
         monkeypatch.setattr(stream, "MAPPED_BYTES", 100)

@@ -26,12 +26,12 @@ STEPS, SAVED = 8, 5
 TRAINING = {"batch_size": 12, "context": 8, "precision": "fp32", "device": "cpu", "log_every": 1}
 SMALL = {"name": "mingru", "width": 16, "layers": 1}
 RUNS: dict[str, dict[str, Any]] = {
-    "mse": {"agent": {"conditioning": "adaln"}, "condition": {"name": "return_to_go", "noise": 0.1}},
+    "mse": {"agent": {"conditioning": "adaln"}, "training": {"segment_start": "episode"}},
     "cross_entropy": {"dataset": "local/discrete", "validation": "local/discrete"},
     "gmm": {"objective": "gmm", "training": {"optimizer": "muon", "ema_decay": 0.9}},
     "flow_matching": {"objective": "flow_matching", "condition": "none"},
     # Each half of the batch knows another number of actions: episodes end, and so do segments.
-    "action_chunk": {"objective": {"name": "action_chunk", "chunk_size": 6}, "training": {"return_weighting": 1.0}},
+    "action_chunk": {"objective": {"name": "action_chunk", "chunk_size": 6}},
     "time_to_goal": {"dataset": "local/goals", "training": {"goal_relabeling": "hindsight"}},
     "carried": {"training": {"tbptt_segments": 4}},
 }

@@ -137,7 +137,7 @@ def test_processes_killed_at_any_time_resume_to_the_same_bits(
     "options",
     [
         {},
-        {"tbptt_segments": 3, "return_weighting": 1.0},
+        {"tbptt_segments": 3, "segment_start": "episode"},
         {"tbptt_segments": 3, "goals": GoalEntries(slice(2), slice(2, 4))},
     ],
     ids=["drawn anew", "continued", "goals"],

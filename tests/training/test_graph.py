@@ -94,7 +94,7 @@ def everything(trainer: Trainer) -> str:
         ["--backbone", "slstm", "--training.tbptt_segments", "3"],  # whose state does not begin with zeros
         ["--backbone", "mlp", "--training.tbptt_segments", "3"],  # whose state is empty
         ["--objective", "flow_matching", "--objective.width", "16", "--training.ema_decay", "0.9"],
-        ["--condition.noise", "0.1", "--training.ema_decay", "0"],
+        ["--training.ema_decay", "0"],
     ],
 )
 def test_captured_steps_equal_eager_ones(store: EpisodeStore, modes: list[str], options: list[str]) -> None:

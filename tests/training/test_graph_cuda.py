@@ -68,7 +68,7 @@ def test_captured_losses_equal_eager_ones(store: EpisodeStore, backbone: str, ca
         ["--objective", "gmm"],
         ["--objective", "action_chunk"],
         ["--agent.timestep_embedding", "true", "--agent.tokens", "interleaved", "--agent.previous_action", "true"],
-        ["--agent.conditioning", "adaln", "--condition.noise", "0.1"],
+        ["--agent.conditioning", "adaln"],
         ["--backbone.dropout", "0.2", "--training.precision", "bf16"],
     ],
 )

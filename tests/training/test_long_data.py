@@ -49,7 +49,7 @@ def cost(work: Callable[[], object]) -> tuple[int, int]:
     return calls, peak
 
 
-@pytest.mark.parametrize("options", [{}, {"return_weighting": 1.0, "tbptt_segments": 3}], ids=["default", "weighted"])
+@pytest.mark.parametrize("options", [{}, {"segment_start": "episode", "tbptt_segments": 3}], ids=["default", "carried"])
 @pytest.mark.parametrize("shape", ["one episode", "one step each"])
 def test_calls_and_memory_before_the_first_step(folders: Path, shape: str, options: dict[str, Any]) -> None:
     costs = {}

@@ -29,9 +29,9 @@ BASE: dict[str, Any] = {"training": {"precision": "fp32", "steps": 5, "context":
 RUNS: dict[str, dict[str, Any]] = {
     **{name: {"objective": name} for name in ("mse", "gmm", "flow_matching", "action_chunk")},
     "cloning": {"condition": "none", "agent": {"previous_action": True, "tokens": "interleaved"}},
-    "noise": {"condition": {"name": "return_to_go", "noise": 0.1, "rtg_quantile": 0.5}},
+    "limited": {"condition": {"name": "return_to_go", "rtg_quantile": 0.5}},
     "unlimited": {"condition": {"name": "return_to_go", "rtg_quantile": 0}, "agent": {"conditioning": "adaln"}},
-    "weighted": {"training": BASE["training"] | {"return_weighting": 2.0, "segment_start": "episode"}},
+    "beginnings": {"training": BASE["training"] | {"segment_start": "episode"}},
     "goals": {"training": BASE["training"] | {"goal_relabeling": "hindsight"}},
 }
 

@@ -75,7 +75,7 @@ def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStor
 @pytest.mark.parametrize(
     "others",
     [
-        ["--backbone.dropout", "0.2", "--condition.noise", "0.1", "--training.tbptt_segments", "3"],
+        ["--backbone.dropout", "0.2", "--training.tbptt_segments", "3"],
         ["--backbone", "transformer", "--training.ema_decay", "0"],
     ],
 )

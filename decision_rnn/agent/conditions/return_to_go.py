@@ -11,7 +11,7 @@ from decision_rnn.agent.conditions.base import Condition, ConditionConfig, regis
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.utils.parsing import NonNegativeFloat, config_dataclass
+from decision_rnn.utils.parsing import config_dataclass
 
 
 @config_dataclass
@@ -22,13 +22,10 @@ class ReturnToGoConfig(ConditionConfig):
         rtg_quantile: Limit of the acting agent's return-to-go, as a quantile of the data's returns-to-go over episodes
             weighted by their returns: at 0.8, a fifth of the return in the data was earned in episodes above it. 1 is
             the largest, 0 no limit. In training the limit is a little higher: see `return_to_go_limits`.
-        noise: Standard deviation of the noise added to a segment's returns-to-go in training, the same value at all of
-            its steps, in units of the return scale.
     """
 
     name: str = "return_to_go"
     rtg_quantile: Annotated[float, Field(ge=0, le=1)] = 0.8
-    noise: NonNegativeFloat = 0.0
 
     @property
     def limited(self) -> bool:
@@ -46,17 +43,13 @@ class ReturnToGo(Condition):
 
     def __init__(self, config: ReturnToGoConfig, spec: AgentSpec) -> None:
         super().__init__()
-        self.noise = config.noise
         self.register_buffer("scale", torch.tensor(float(spec.return_scale)))
         self.register_buffer("acting_limit", None if spec.rtg_limit is None else spec.rtg_limit.float())
         training_limit = None if spec.training_rtg_limit is None else spec.training_rtg_limit.float()
         self.register_buffer("training_limit", training_limit, persistent=False)
 
     def from_batch(self, batch: Batch) -> Tensor:
-        value = batch.return_to_go
-        if self.training and self.noise:
-            value = value + self.noise * (torch.randn_like(value[:, :1]) * self.scale)
-        return _clip_at_timestep(value, self.training_limit, batch.timestep)
+        return _clip_at_timestep(batch.return_to_go, self.training_limit, batch.timestep)
 
     def initial_state(self, target: Tensor) -> State:
         target = target.to(self.scale)
