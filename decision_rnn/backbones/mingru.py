@@ -9,6 +9,11 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
 with g(x) = x + 0.5 for x >= 0, sigmoid(x) otherwise (appendix B.2: it keeps the candidate positive, as the
 paper's log-space scan requires). With `candidate: signed`, g(x) = x, the plain form of section 3.1.
 
+A sigmoid never is 0, so that every step overwrites a little of the state, and over hundreds of thousands of steps all
+of it. With `gate: stretched`, which is ours, a step may leave it exactly as it is:
+
+    z_t = clip(1.2 sigmoid(W_z x_t) - 0.1, 0, 1)
+
 Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
 
 - The recurrence is computed directly rather than, as with `scan: log`, in log space (ops/log_space.py), and both maps
@@ -30,7 +35,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
 from decision_rnn.backbones.ops.log_space import log_space_recurrence
-from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, positive
+from decision_rnn.backbones.ops.recurrence import STRETCH, gated_recurrence, log_odds, positive, stretch
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
@@ -46,17 +51,21 @@ class MinimalConfig(FadingConfig):
         scan: How a segment is computed: `direct`, step by step, exact and several times as fast on a CPU; or `log`,
             the paper's parallel scan in log space, for comparison, which needs positive candidates and loses precision
             as the segment grows.
+        gate: `sigmoid`, or `stretched` and clipped, so that channels can keep what they hold over any number of steps.
     """
 
     expansion: PositiveFloat = 1.0
     projection: bool = False
     candidate: Literal["positive", "signed"] = "positive"
     scan: Literal["direct", "log"] = "direct"
+    gate: Literal["sigmoid", "stretched"] = "sigmoid"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scan == "log" and self.candidate == "signed":
-            raise ValueError("backbone.scan log takes logarithms of candidates: backbone.candidate must be positive")
+        if self.scan == "log" and (self.candidate == "signed" or self.gate == "stretched"):
+            raise ValueError(
+                "backbone.scan log takes logarithms: backbone.candidate must be positive and backbone.gate sigmoid"
+            )
 
 
 @config_dataclass
@@ -77,8 +86,12 @@ class MinGRU(Layer):
         inner = round(config.width * config.expansion)
         super().__init__((inner,))
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
+        self.stretched = config.gate == "stretched"
         self.gates = nn.Linear(config.width, (len(self.keep_gates) + 1) * inner)  # the candidate comes last
-        shift = torch.cat([sign * config.forget_gate_bias(inner) for sign in self.keep_gates])
+        bias = config.forget_gate_bias(inner)
+        if self.stretched:  # of the sigmoid that is stretched to the fraction of these half-lives
+            bias = torch.logit((torch.sigmoid(bias) + STRETCH) / (1 + 2 * STRETCH))
+        shift = torch.cat([sign * bias for sign in self.keep_gates])
         self.gates.bias.data[: len(shift)] += shift
         projected = config.projection or inner != config.width
         self.output = nn.Linear(inner, config.width) if projected else nn.Identity()
@@ -90,12 +103,14 @@ class MinGRU(Layer):
             log_candidate = torch.where(candidate >= 0, torch.log(F.relu(candidate) + 0.5), F.logsigmoid(candidate))
             h = log_space_recurrence(F.logsigmoid(-odds), F.logsigmoid(odds) + log_candidate, initial, reset)
         else:
-            h = gated_recurrence(self.gates(x), initial, reset, self.signed)
+            h = gated_recurrence(self.gates(x), initial, reset, self.signed, self.stretched)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         odds, candidate = self._split(x, state[0])
-        h = torch.lerp(state[0], candidate if self.signed else positive(candidate), torch.sigmoid(odds))
+        gate = torch.sigmoid(odds)
+        gate = stretch(gate) if self.stretched else gate
+        h = torch.lerp(state[0], candidate if self.signed else positive(candidate), gate)
         return self.output(h), (h,)
 
     def _split(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:

@@ -42,11 +42,16 @@ def g(x):
     return torch.where(x >= 0, x + 0.5, sigmoid(x))
 
 
+def gate(config, z):
+    """minGRU's gate, stretched and clipped if the configuration says so."""
+    return torch.clamp(1.2 * z - 0.1, 0, 1) if config.gate == "stretched" else z
+
+
 def mingru(config, parameters, x, state, reset):
     (h,), outputs = state, []
     for t in range(x.shape[1]):
         z, candidate = affine(parameters, "gates", x[:, t]).chunk(2, dim=-1)
-        z, candidate = sigmoid(z), candidate if config.candidate == "signed" else g(candidate)
+        z, candidate = gate(config, sigmoid(z)), candidate if config.candidate == "signed" else g(candidate)
         h = (1 - z) * before_step(h, reset, t) + z * candidate
         outputs.append(affine(parameters, "output", h) if "output.weight" in parameters else h)
     return torch.stack(outputs, dim=1), (h,)
@@ -57,7 +62,8 @@ def minlstm(config, parameters, x, state, reset):
     for t in range(x.shape[1]):
         f, i, candidate = affine(parameters, "gates", x[:, t]).chunk(3, dim=-1)
         f, i, candidate = sigmoid(f), sigmoid(i), candidate if config.candidate == "signed" else g(candidate)
-        h = f / (f + i) * before_step(h, reset, t) + i / (f + i) * candidate
+        z = gate(config, i / (f + i))
+        h = (1 - z) * before_step(h, reset, t) + z * candidate
         outputs.append(affine(parameters, "output", h) if "output.weight" in parameters else h)
     return torch.stack(outputs, dim=1), (h,)
 

@@ -15,6 +15,14 @@ from decision_rnn.backbones.testing import TOLERANCES, MixerCase, add_noise, tra
 
 WIDTH = 8
 
+MINIMAL: list[dict[str, Any]] = [
+    {},
+    {"expansion": 1.5},
+    {"projection": True},
+    {"candidate": "signed"},
+    {"scan": "log"},
+    {"gate": "stretched"},
+]
 SMALL: dict[str, list[dict[str, Any]]] = {
     "aaren": [{"heads": 2}, {"heads": 8}],
     "conv": [{"kernel": 4}, {"kernel": 2}, {"kernel": 20}],
@@ -26,8 +34,8 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         {"state_size": 6, "parametrization": "plain", "init_half_life": 1, "normalization": False},
     ],
     "mamba": [{"state_size": 3}, {"state_size": 2, "kernel": 2, "expansion": 1.5}],
-    "mingru": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
-    "minlstm": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
+    "mingru": MINIMAL,
+    "minlstm": MINIMAL,
     "mlstm": [{"heads": 2}, {"heads": 1}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
     "s4d": [{"state_size": 6}, {"state_size": 2}],

@@ -17,7 +17,7 @@ BOTH = pytest.mark.parametrize("name", ["mingru", "minlstm"])
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=str)
-@pytest.mark.parametrize("options", [{}, {"candidate": "signed"}, {"scan": "log"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"candidate": "signed"}, {"scan": "log"}, {"gate": "stretched"}], ids=str)
 @BOTH
 def test_saturated_gates_match_the_float64_reference(name, options, dtype, tolerance):
     """One channel for every combination of gate biases -120, 0 and 120, with small weights on x."""
@@ -39,6 +39,31 @@ def test_saturated_gates_match_the_float64_reference(name, options, dtype, toler
         found = gradients(lambda x, state: mode(x, state, reset), mixer, x, state)  # noqa: B023
         assert all(part.isfinite().all() for part in found.values())
         assert_near(found, right, tolerance, str(mode))
+
+
+def test_stretched_gate_begins_with_the_half_lives_of_a_sigmoid():
+    plain, stretched = (make("mingru", gate=gate) for gate in ("sigmoid", "stretched"))
+    torch.manual_seed(0)
+    random = torch.nn.Linear(8, 16).bias[:8]  # to which the biases of the half-lives are added
+    fractions = [torch.sigmoid(mixer.gates.bias[:8] - random) for mixer in (plain, stretched)]
+    torch.testing.assert_close(1.2 * fractions[1] - 0.1, fractions[0], rtol=0, atol=1e-6)
+
+
+def test_stretched_gate_keeps_a_state_for_any_number_of_steps_and_passes_its_gradient():
+    """As a sigmoid does not: the channel's gate is as far below 0 in both."""
+    kept, gradient = {}, {}
+    for gate in ("sigmoid", "stretched"):
+        mixer = make("mingru", width=1, gate=gate).float()
+        with torch.no_grad():
+            mixer.gates.weight.zero_()
+            mixer.gates.bias.copy_(torch.tensor([-8.0, 3.0]))
+        state = torch.full((1, 1), 0.25, requires_grad=True)
+        _, (h,) = mixer(torch.zeros(1, 20_000, 1), (state,))
+        kept[gate], gradient[gate] = h.item(), torch.autograd.grad(h, state)[0].item()
+    assert kept["stretched"] == 0.25
+    assert gradient["stretched"] == 1
+    assert kept["sigmoid"] > 3
+    assert gradient["sigmoid"] < 0.01
 
 
 @pytest.mark.parametrize("start", [1, 0, -1])

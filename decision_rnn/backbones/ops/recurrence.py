@@ -17,6 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+STRETCH = 0.1
+"""How far `stretch` extends the range of a gate at each end."""
+
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
@@ -41,14 +44,24 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
     return _LinearRecurrence.apply(a.expand_as(b), b, initial.to(wide))
 
 
-def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+def gated_recurrence(
+    preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool = False, stretched: bool = False
+) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
     `preactivations`, (batch, time, n * width), are minGRU's z and c (mingru.py) or minLSTM's f, i and c (minlstm.py);
-    g is the identity if `signed`, and `positive` otherwise. For the others see `linear_recurrence`.
+    g is the identity if `signed`, and `positive` otherwise; z is `stretch` of itself if `stretched`. For the others see
+    `linear_recurrence`.
     """
     keep = None if reset is None else keep_mask(reset, initial.dtype)
-    return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed)
+    return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed, stretched)
+
+
+def stretch(gate: Tensor) -> Tensor:
+    """A gate between 0 and 1, stretched to -0.1 and 1.1 and clipped to 0 and 1, which it then reaches exactly: the hard
+    concrete gate of Louizos et al., "Learning Sparse Neural Networks through L0 Regularization" (2018), without its
+    noise."""
+    return torch.clamp(gate * (1 + 2 * STRETCH) - STRETCH, 0, 1)
 
 
 def log_odds(gates: Sequence[Tensor]) -> Tensor:
@@ -140,14 +153,18 @@ class _GatedRecurrence(torch.autograd.Function):
     """The equations from pre-activations to h, with one hand-written backward pass.
 
     Fused because the recurrence is cheap: under autograd, gates and candidates would cost more than all the rest. For
-    minLSTM, let G be the gradient of z times z (1 - z), with z = sigmoid(log i - log f): the gradient of the forget
-    gate's pre-activation is then -(1 - f) G, and that of the input gate's (1 - i) G.
+    minLSTM, let G be the gradient of the log odds of z = sigmoid(log i - log f), which for a plain z is that of z times
+    z (1 - z): the gradient of the forget gate's pre-activation is then -(1 - f) G, and that of the input gate's
+    (1 - i) G.
     """
 
     @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, keep: Tensor | None, signed: bool) -> Tensor:
+    def forward(
+        ctx: Any, preactivations: Tensor, initial: Tensor, keep: Tensor | None, signed: bool, stretched: bool
+    ) -> Tensor:
         *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
         gate = torch.sigmoid(gates[0] if len(gates) == 1 else log_odds(gates))
+        gate = stretch(gate) if stretched else gate
         candidate = candidate if signed else positive(candidate)
         if (kernels := _kernels(gate)) is not None:
             decay = 1 - gate if keep is None else (1 - gate) * keep
@@ -159,7 +176,7 @@ class _GatedRecurrence(torch.autograd.Function):
                 previous = previous if keep is None else previous * keep[:, t]
                 previous = torch.lerp(previous, candidate_t, gate_t, out=h_t)
         ctx.save_for_backward(gate, candidate, h, initial, keep, *(gates if len(gates) > 1 else ()))
-        ctx.signed = signed
+        ctx.signed, ctx.stretched = signed, stretched
         return h
 
     @staticmethod
@@ -171,8 +188,14 @@ class _GatedRecurrence(torch.autograd.Function):
         parts = 1 + max(1, len(gates))
         grad = d.new_empty(*d.shape[:2], parts * d.shape[2])
         *grad_gates, grad_candidate = grad.chunk(parts, dim=-1)
+        if (
+            ctx.stretched
+        ):  # gate + STRETCH is the sigmoid times 1 + 2 STRETCH, decay + STRETCH one minus it times the same
+            slope = (gate + STRETCH) * (decay + STRETCH) / (1 + 2 * STRETCH) * ((gate > 0) & (decay > 0))
+        else:
+            slope = decay.mul_(gate)
+        torch.mul(slope.mul_(d), candidate - previous, out=grad_gates[-1])
         d.mul_(gate)  # now the gradient of the candidate
-        torch.mul(decay.mul_(d), candidate - previous, out=grad_gates[-1])
         if gates:
             forget, insert = gates
             torch.mul(grad_gates[1], torch.sigmoid(-forget).neg_(), out=grad_gates[0])
@@ -183,7 +206,7 @@ class _GatedRecurrence(torch.autograd.Function):
             above = torch.ops.aten.threshold_backward(d, candidate, 0.5)  # d where g > 1/2, else 0
             slope = torch.addcmul(candidate, candidate, candidate, value=-1)
             torch.addcmul(above, d - above, slope, out=grad_candidate)
-        return grad, grad_initial, None, None
+        return grad, grad_initial, None, None, None
 
 
 def _adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
