@@ -32,6 +32,7 @@ from .data.store import open_or_make as open_or_make
 from .data.stream import StepStream as StepStream
 from .environments.episode import Episode as Episode
 from .environments.playing import play_episodes as play_episodes
+from .environments.sensor_fault import SensorFault as SensorFault
 from .evaluation.actor import EnvironmentActor as EnvironmentActor
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.metrics import Metric as Metric

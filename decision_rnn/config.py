@@ -64,6 +64,11 @@ class TrainingConfig:
             the time to a goal, 1 otherwise.
         p_swappedgoal: The share of goals in hindsight that another episode reaches which passes by this one's goal
             (Ghugare et al. 2024), to put parts of episodes together.
+        sensor_fault: What the agent sees at random spells of steps in place of observations, so that it learns to act
+            through faults of a sensor: the last observation before (`freeze`), `zero` or standard normal `noise`.
+        sensor_fault_rate: The probability that a fault begins at a step.
+        sensor_fault_steps: The mean length of faults in steps. They end with their segment, so that `context` should be
+            longer.
         optimizer: `adamw`, or `muon` for the matrices of the backbone and AdamW for all else. Default: `muon` for
             agents conditioned on the time to a goal, otherwise `adamw`.
         learning_rate: Peak learning rate. Default: 1e-3 with `adamw` and 4e-3 with `muon`.
@@ -98,6 +103,9 @@ class TrainingConfig:
     goal_relabeling: Literal["none", "hindsight"] = "none"
     goal_discount: Annotated[float, Field(gt=0, le=1)] | None = None
     p_swappedgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
+    sensor_fault: Literal["none", "freeze", "zero", "noise"] = "none"
+    sensor_fault_rate: Annotated[float, Field(gt=0, le=1)] = 0.02
+    sensor_fault_steps: PositiveInt = 10
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -224,6 +232,7 @@ class RunConfig:
             and not relabeled,
             "training.goal_discount and training.p_swappedgoal need training.goal_relabeling hindsight": ahead
             and not relabeled,
+            "training.sensor_fault needs training.goal_relabeling none": relabeled and training.sensor_fault != "none",
             "the condition needs agent.conditioning adaln": self.condition.needs_adaln and token,
             "condition.dropout needs a condition and agent.conditioning adaln": dropout
             and (self.condition.name == NoConditionConfig.name or not self.agent.uses_adaln(self.condition)),

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decision_rnn.data.faults import SensorFaults, apply
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
@@ -56,6 +57,8 @@ class StepStream:
     `goal_discount` and `p_swappedgoal`, see `HindsightGoals`, and returns-to-go by minus the steps to them. With
     `subgoal_steps`, batches have what is achieved so many steps later, or before the goal expires.
 
+    With `sensor_fault`, observations of random spells of steps are not seen, see `SensorFaults`.
+
     With `rows`, only these of every batch are read and returned: all processes that train one agent draw the same
     batches.
 
@@ -77,6 +80,9 @@ class StepStream:
         goal_discount: float = 1.0,
         p_swappedgoal: float = 0.0,
         subgoal_steps: int = 0,
+        sensor_fault: Literal["none", "freeze", "zero", "noise"] = "none",
+        sensor_fault_rate: float = 0.0,
+        sensor_fault_steps: int = 1,
         rows: slice = slice(None),
     ) -> None:
         if store.steps < context:
@@ -99,6 +105,10 @@ class StepStream:
         if goals is not None:
             relabeling = goal_discount, p_swappedgoal, subgoal_steps
             self.goals = HindsightGoals(store, goals, batch_size, self.generator, *relabeling)
+
+        self.faults = None
+        if sensor_fault != "none":
+            self.faults = SensorFaults(sensor_fault, sensor_fault_rate, sensor_fault_steps, self.generator)
 
         # Of every step, in bits: an episode begins, ends terminated, ends truncated.
         boundaries = np.zeros(store.steps, np.uint8)
@@ -130,6 +140,8 @@ class StepStream:
         flags = (self.boundaries.index_select(0, start) & BITS).bool()
         if self.goals is not None:
             goal, goal_steps, ahead = self.goals.draw(start, flags[0], continues, self.context)
+        if self.faults is not None:
+            faults = self.faults.draw(flags[0], self.store.observation_dim)
 
         block = self._gather(start[self.rows])
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
@@ -139,6 +151,9 @@ class StepStream:
             observation[..., self.goals.entries.desired] = goal_values
             subgoal = send(self.goals.achieved[ahead[self.rows]], self.device)
             to_go = send(-goal_steps[self.rows].unsqueeze(-1).to(to_go.dtype), self.device)
+        if self.faults is not None:
+            seen, instead = (send(part[self.rows], self.device) for part in faults)
+            observation = apply(observation, seen, instead)
         if continues is not None:
             flags[0, :, 0] |= ~continues
         reset, terminated, truncated = send(flags[:, self.rows], self.device).unbind()

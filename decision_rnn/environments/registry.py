@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from decision_rnn.environments import memory, ocbench, ogbench
+from decision_rnn.environments import memory, ocbench, ogbench, sensor_fault
 from decision_rnn.environments.reuse import EPISODES_AT_ONCE
 from decision_rnn.environments.spaces import Spaces, layouts_of
 from decision_rnn.utils.errors import InputError, did_you_mean, install, one_line
@@ -47,6 +47,7 @@ def _register(environment_id: str) -> None:
         memory.register(environment_id)
         ogbench.register(environment_id)
         ocbench.register(environment_id)
+        sensor_fault.register(environment_id, _register)
 
 
 def registered(environment_id: str | None) -> EnvSpec | None:

@@ -175,6 +175,9 @@ def make_stream(
         goal_discount=config.goal_discount,
         p_swappedgoal=settings.p_swappedgoal,
         subgoal_steps=config.subgoal_steps,
+        sensor_fault=settings.sensor_fault,
+        sensor_fault_rate=settings.sensor_fault_rate,
+        sensor_fault_steps=settings.sensor_fault_steps,
         rows=rows,
     )
 

@@ -139,8 +139,9 @@ def test_processes_killed_at_any_time_resume_to_the_same_bits(
         {},
         {"tbptt_segments": 3, "segment_start": "episode"},
         {"tbptt_segments": 3, "goals": GoalEntries(slice(2), slice(2, 4))},
+        {"sensor_fault": "noise", "sensor_fault_rate": 0.2},
     ],
-    ids=["drawn anew", "continued", "goals"],
+    ids=["drawn anew", "continued", "goals", "faults"],
 )
 def test_processes_read_the_rows_of_one_batch(store: EpisodeStore, options: dict[str, Any]) -> None:
     whole = StepStream(store, 8, 6, 0, **options)

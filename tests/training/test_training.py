@@ -90,7 +90,7 @@ def test_segments_with_carried_state_equal_one_long_segment(store: EpisodeStore,
         ["--backbone", "transformer", "--training.tbptt_segments", "3"],
         ["--backbone", "mlp", "--training.tbptt_segments", "3"],  # whose carried state is empty
         ["--training.ema_decay", "0.9", "--condition.rtg_quantile", "0.9"],
-        ["--training.segment_start", "episode", "--top_fraction", "0.2"],
+        ["--training.segment_start", "episode", "--top_fraction", "0.2", "--training.sensor_fault", "noise"],
         ["--objective", "gmm", "--objective.num_components", "2"],
         ["--objective", "action_chunk", "--objective.chunk_size", "3"],
         ["--objective", "flow_matching", "--objective.width", "16"],
