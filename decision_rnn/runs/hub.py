@@ -38,9 +38,10 @@ def find_agent(name: str | Path) -> Path:
     if match and not folder.exists() and (match[2] or not looks_local):
         with _hub(name) as hub:
             return Path(hub.snapshot_download(match[1], revision=match[2], allow_patterns=FILES))
-    hint = did_you_mean(str(folder), [*shipped, *map(str, folder.parent.glob("*/"))])
+    others = {str(path) for path in folder.parent.glob("*/")} - {str(folder)}
+    hint = did_you_mean(str(folder), [*shipped, *sorted(others)])
     raise InputError(
-        f"there is no agent {name}: {hint}Name the folder of a run, a checkpoint or a packaged agent, "
+        f"there is no agent {'in the folder ' * folder.is_dir()}{name}: {hint}Name the folder of a run, a checkpoint or a packaged agent, "
         f"{' or '.join(shipped)}, or org/name[@revision] on the Hugging Face Hub"
     )
 

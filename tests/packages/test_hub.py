@@ -60,6 +60,7 @@ def test_local_folders_come_before_pretrained_agents_and_the_hub(packaged: Path,
         ("runs/misspelt", "runs/misspelled"),
         ("local/misspeled", "local/misspelled"),
         ("misspeled", "misspelled"),
+        ("misspelled", "in the folder misspelled"),
         ("pretrained/hoper-medium", "pretrained/hopper-medium"),
         ("/nowhere/at/all", "/nowhere/at/all"),
     ],
@@ -74,6 +75,7 @@ def test_missing_agent_is_named_in_one_line(name: str, words: str, tmp_path: Pat
     with pytest.raises(InputError) as caught:
         load_agent(name)
     assert words in str(caught.value)
+    assert f"mean {name}?" not in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert hub.cache.exists() == (name == "org/name")  # paths of this machine are not looked up on the hub
 
