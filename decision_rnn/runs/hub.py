@@ -40,8 +40,9 @@ def find_agent(name: str | Path) -> Path:
             return Path(hub.snapshot_download(match[1], revision=match[2], allow_patterns=FILES))
     others = {str(path) for path in folder.parent.glob("*/")} - {str(folder)}
     hint = did_you_mean(str(folder), [*shipped, *sorted(others)])
+    place = f"in the folder {name}" if folder.is_dir() else name
     raise InputError(
-        f"there is no agent {'in the folder ' * folder.is_dir()}{name}: {hint}Name the folder of a run, a checkpoint or a packaged agent, "
+        f"there is no agent {place}: {hint}Name the folder of a run, a checkpoint or a packaged agent, "
         f"{' or '.join(shipped)}, or org/name[@revision] on the Hugging Face Hub"
     )
 
