@@ -179,8 +179,8 @@ class RunConfig:
 
     Attributes:
         dataset: A dataset's name, such as `standin/hopper-medium`.
-        path: The file to read a dataset of D4RL or OGBench from, if it is in none of the usual folders; `published`
-            downloads their authors' file.
+        path: The file to read a dataset of D4RL, OGBench or OCBench from, if it is in none of the usual folders;
+            `published` downloads D4RL's and OGBench's.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
         validation: A dataset of the same task that is not trained on: the loss on its episodes is logged as

@@ -29,7 +29,8 @@ def run(command: Namespace) -> int:
     if command.print_commands:
         with contextlib.redirect_stdout(sys.stderr):  # messages about the data go to stderr
             commands = list_commands(make_command_plan(command))
-        print("\n".join(commands))
+        for line in commands:
+            print(line)
         return 0
     plan = make_command_plan(command)
     comparison = run_plan(plan, f"{PROGRAM} {shlex.join(command.words)}")

@@ -23,13 +23,12 @@ from decision_rnn.data.info import warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.registry import registered
 from decision_rnn.evaluation.evaluate import evaluation_environment, summarise_data
-from decision_rnn.evaluation.metrics import METRICS, metrics_named
+from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import paper_returns, spread_targets
 from decision_rnn.runs.checkpoint import changes_since
 from decision_rnn.runs.folder import check_resumed_run, final_step, write_config
-from decision_rnn.runs.loggers import find_logger
-from decision_rnn.training.prepare import make_agent, select_episodes
+from decision_rnn.training.prepare import check_config, make_agent, select_episodes
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
@@ -100,9 +99,8 @@ class Plan:
         variants of its first seeds. Missing datasets are created. InputError if a dataset or its environment is not
         available, a run is impossible as it is configured, or its folder holds one of another configuration or data."""
         first = self.variants[0].config
-        metrics_named(first.evaluation.metrics)
-        for name in {name for variant in self.variants for name in variant.config.training.loggers}:
-            find_logger(name)
+        for variant in self.variants:
+            check_config(variant.config)
         if first.path is not None and len(self.datasets) > 1:
             raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
         opened = {name: open_dataset(name, first.path, first.partial) for name in self.datasets}

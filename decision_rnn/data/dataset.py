@@ -84,7 +84,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Partial = "
     Args:
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
             `local/mine`. A name without a source means the stand-in.
-        path: The file to read, for D4RL's and OGBench's datasets; `published` downloads their authors' file.
+        path: The file to read, for datasets of D4RL, OGBench and OCBench; `published` downloads D4RL's and OGBench's.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated.
 
     Returns:

@@ -103,16 +103,21 @@ def prepare_run(
     return TrainingLoop(folder, config, spec, trainer, stream, validation, log, means)
 
 
-def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
-    """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
-    evaluation, batch_size = config.evaluation, config.training.batch_size
+def check_config(config: RunConfig) -> None:
+    """InputError if a run cannot be trained here whatever its data are."""
+    batch_size = config.training.batch_size
     if batch_size % world_size():
         raise InputError(f"training.batch_size {batch_size} is not a multiple of {world_size()} processes.")
-    metrics_named(evaluation.metrics)
+    metrics_named(config.evaluation.metrics)
     for name in config.training.loggers:
         find_logger(name)
     if config.validation is not None:
         check_name(config.validation)
+
+
+def check_run(config: RunConfig, dataset: Dataset, folder: Path, resume: bool) -> RunConfig:
+    """The configuration of a run that can be trained in a folder and evaluated here; InputError if it cannot be."""
+    evaluation = config.evaluation
     if evaluation.episodes or evaluation.checkpoint_episodes:
         if dataset.spec.environment_id is None and evaluation.environment_id is None:
             tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")

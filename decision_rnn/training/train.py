@@ -12,7 +12,7 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.runs.checkpoint import load_agent
 from decision_rnn.runs.folder import check_new_run, config_file, read_config
 from decision_rnn.training.loop import Callback
-from decision_rnn.training.prepare import prepare_run
+from decision_rnn.training.prepare import check_config, prepare_run
 from decision_rnn.training.run import Run
 from decision_rnn.training.summary import summarise
 from decision_rnn.utils.distributed import first_process_first, process_group, rank
@@ -139,6 +139,7 @@ def train_keys(
         if folder is None or not resume:
             keys = with_architecture(keys if data is None else {"dataset": "", **keys})
         run_config = from_dict(keys, source)
+        check_config(run_config)
         if folder is not None and rank() == 0:
             config_file(folder) if resume else check_new_run(folder, overwrite)
         # The data are opened, and made if they are missing, only now that all keys have been checked.

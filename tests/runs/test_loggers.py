@@ -146,6 +146,8 @@ def test_unknown_or_missing_logger_is_refused_before_training(
     with pytest.raises(InputError, match=named):
         train([name])
     assert not Path("run").exists()
+    with pytest.raises(InputError, match=named):  # before the data are looked at, which may have to be made
+        decision_rnn.train("local/missing", training={"loggers": [name]})
     keys = {"dataset": "local/swing", "training.loggers": [name]}
     with pytest.raises(InputError, match=named):
         make_plan(keys, "test").trials()
