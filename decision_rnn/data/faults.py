@@ -43,7 +43,7 @@ class SensorFaults:
         return seen, torch.zeros(*begins.shape, 1)
 
 
-def apply(observation: Tensor, seen: Tensor, instead: Tensor) -> Tensor:
+def seen_observations(observation: Tensor, seen: Tensor, instead: Tensor) -> Tensor:
     """Observations (B, K, O) as they are seen, from what `SensorFaults.draw` returned."""
     frozen = observation.gather(1, seen.clamp_min(0).unsqueeze(-1).expand_as(observation))
     return torch.where((seen < 0).unsqueeze(-1), instead, frozen)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.data.faults import SensorFaults, apply
+from decision_rnn.data.faults import SensorFaults, seen_observations
 from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
@@ -153,7 +153,7 @@ class StepStream:
             to_go = send(-goal_steps[self.rows].unsqueeze(-1).to(to_go.dtype), self.device)
         if self.faults is not None:
             seen, instead = (send(part[self.rows], self.device) for part in faults)
-            observation = apply(observation, seen, instead)
+            observation = seen_observations(observation, seen, instead)
         if continues is not None:
             flags[0, :, 0] |= ~continues
         reset, terminated, truncated = send(flags[:, self.rows], self.device).unbind()
