@@ -1,18 +1,21 @@
 """Adds to a folder of results/ the curve of how much history a task needs (history-curve.svg): scores of MLPs against
-the number of steps that they see, and those of layers with a longer memory as bands.
+the number of steps that they see, and beside them those of layers with a longer memory.
 
     python scripts/history_curve.py results/goals/history
 
-Lines are means over seeds, bars and bands their 95% intervals by Student's t, or with fewer than five seeds ranges.
+Points are means over seeds, bars their 95% intervals by Student's t, or with fewer than five seeds ranges; dots are the
+seeds.
 """
 
 import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from decision_rnn.comparison.results import Comparison, read_comparison
 from decision_rnn.evaluation.statistics import summarise_seeds
+from decision_rnn.utils.messages import pluralize
 
 PICTURE = "history-curve.svg"
 
@@ -28,27 +31,26 @@ def draw(comparison: Comparison, path: Path) -> None:
     figure, places = plt.subplots(
         1, len(comparison.datasets), sharey=True, squeeze=False, layout="constrained", figsize=(9, 4)
     )
+    steps = {variant.label: seen_steps(variant.config["backbone"]) for variant in comparison.variants}
+    mlps = sorted((label for label in steps if steps[label]), key=steps.get)
+    labels = [*mlps, *(label for label in steps if not steps[label])]
+    x = [number + 0.5 * (number >= len(mlps)) for number in range(len(labels))]
+    names = [
+        f"MLP,\n{pluralize(steps[label], 'step')}" if label in mlps else comparison.names[label] for label in labels
+    ]
     for place, dataset in zip(places[0], comparison.datasets, strict=True):
-        runs, points = comparison.runs(dataset.data.name), []
-        others = (f"C{number}" for number in range(1, 10))
-        for variant in comparison.variants:
-            mean = summarise_seeds([run.targets[0].score_mean for run in runs[variant.label]])
-            score, low, high = (mean.value if end is None else end for end in (mean.value, mean.low, mean.high))
-            if (steps := seen_steps(variant.config["backbone"])) is not None:
-                points.append((steps, score, score - low, high - score))
-                continue
-            color = next(others)
-            place.axhspan(low, high, color=color, alpha=0.12, linewidth=0)
-            place.axhline(score, color=color, linewidth=1, label=comparison.names[variant.label])
-        steps, scores, *errors = zip(*sorted(points), strict=True)
-        place.errorbar(steps, scores, errors, fmt="o-", color="C0", capsize=3, label="MLP")
-        place.set_xscale("log", base=2)
-        place.set_xticks(steps, map(str, steps))
+        runs = comparison.runs(dataset.data.name)
+        scores = [[run.targets[0].score_mean for run in runs[label]] for label in labels]
+        summaries = [(each.value, each.low, each.high) for each in map(summarise_seeds, scores)]
+        rows = [[mean if end is None else end for end in (mean, *ends)] for mean, *ends in summaries]
+        mean, low, high = np.array(rows).T
+        place.errorbar(x, mean, [mean - low, high - mean], fmt="o", color="C0", capsize=3)
+        place.plot(x[: len(mlps)], mean[: len(mlps)], color="C0")
+        for position, seeds in zip(x, scores, strict=True):
+            place.plot([position + 0.15] * len(seeds), seeds, ".", color="grey")
+        place.set_xticks(x, names, fontsize=8)
         place.set_title(dataset.data.name.partition("/")[2], fontsize=9)
-        place.set_xlabel("steps that an MLP sees")
     places[0, 0].set_ylabel("score")
-    handles, names = places[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right center", fontsize=8)
     with plt.rc_context({"svg.hashsalt": "decision-rnn"}):
         figure.savefig(path, metadata={"Date": None})
 
