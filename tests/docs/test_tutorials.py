@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
@@ -144,7 +143,7 @@ def test_readme_commands_and_code_run(folder: Path, small_cli: Command, inline_c
             for line in lines:
                 run_command(shlex.split(line, comments=True)[1:], small_cli)
         else:
-            exec(smaller(block), {"observation": np.zeros(11), "reward": 0.0})
+            exec(smaller(block), {})
 
 
 def test_every_text_in_smaller_occurs_in_a_tutorial() -> None:
