@@ -45,7 +45,7 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
 
 
 def gated_recurrence(
-    preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool = False, stretched: bool = False
+    preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool, stretched: bool = False
 ) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
@@ -188,9 +188,8 @@ class _GatedRecurrence(torch.autograd.Function):
         parts = 1 + max(1, len(gates))
         grad = d.new_empty(*d.shape[:2], parts * d.shape[2])
         *grad_gates, grad_candidate = grad.chunk(parts, dim=-1)
-        if (
-            ctx.stretched
-        ):  # gate + STRETCH is the sigmoid times 1 + 2 STRETCH, decay + STRETCH one minus it times the same
+        if ctx.stretched:
+            # gate + STRETCH and decay + STRETCH are the sigmoid and one minus it, times 1 + 2 STRETCH.
             slope = (gate + STRETCH) * (decay + STRETCH) / (1 + 2 * STRETCH) * ((gate > 0) & (decay > 0))
         else:
             slope = decay.mul_(gate)
