@@ -4,12 +4,20 @@
     python scripts/memory_table.py runs/memory-tmaze
     python scripts/memory_table.py    # only draws the picture again, from memory-tmaze.csv
 
+With --long, results/memory/tmaze-long/: corridors of up to a million steps, played by exported policies, which are
+several times as fast. A longer corridor is only played by variants that have 100% in the shorter one with every seed.
+
+    decision-rnn compare --config configs/comparisons/memory-tmaze-long.yaml --output runs/memory-tmaze-long
+    python scripts/memory_table.py runs/memory-tmaze-long --long
+
 Agents play corridors much longer than those of their data, conditioned on a return of 1 and of 0. Conditioning accuracy
 is the percentage of episodes that succeed when conditioned on 1 and fail when conditioned on 0: 50 by chance. Results
 are stored in the folders of the runs: the same command continues where it was interrupted.
 """
 
 import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,28 +27,56 @@ import pandas as pd
 from results_folder import RESULTS, provenance, source, table, with_range, write_report
 
 from decision_rnn import Run, read_comparison
+from decision_rnn.comparison.record import Trial
+from decision_rnn.deploy import export_onnx, load_policy
+from decision_rnn.evaluation.actor import ExportedPolicy
 from decision_rnn.evaluation.evaluate import evaluate_once
+from decision_rnn.runs.checkpoint import TrainedAgent
 
 LENGTHS = (9, 30, 90, 270, 900, 2_700, 9_600)
+LONG_LENGTHS = (30, 9_600, 100_000, 1_000_000)
 LONGEST_TRAINED = 30
-EPISODES = 50
+EPISODES, LONG_EPISODES = 50, 32
 """Episodes of every length for each of the two targets."""
 LEARNT = 95.0
 """Accuracy at the training lengths from which a row shows memory rather than training."""
-FOLDER = RESULTS / "memory" / "tmaze"
+FOLDER, LONG_FOLDER = RESULTS / "memory" / "tmaze", RESULTS / "memory" / "tmaze-long"
 CSV, PICTURE = FOLDER / "memory-tmaze.csv", FOLDER / "memory-tmaze.png"
+LONG_CSV = LONG_FOLDER / "memory-tmaze-long.csv"
 NAMES = {"aaren": "aaren", "gru": "GRU", "mingru": "minGRU", "lstm": "LSTM", "mamba": "Mamba", "lru": "LRU",
          "s4d": "S4D", "transformer": "transformer", "mlp": "MLP"}  # fmt: skip
 """Rows of the picture and their labels."""
 
 
-def conditioning_accuracy(run: Run, length: int) -> float:
+def measure(trials: Mapping[Path, Trial], lengths: Sequence[int], episodes: int, long: bool) -> pd.DataFrame:
+    """Accuracy of trials, by the folders of their runs, and corridor length. With `long`, exported policies play, and a
+    variant that has less than 100% with some seed does not play longer corridors."""
+    rows: list[tuple[str, int, int, float]] = []
+    for length in lengths:
+        for path, trial in trials.items():
+            run = Run(path)
+            accuracy = conditioning_accuracy(run, exported(run) if long else run.agent, length, episodes)
+            rows.append((trial.variant, trial.seed, length, accuracy))
+            print(*rows[-1], flush=True)
+        failed = {variant for variant, _, steps, accuracy in rows if steps == length and accuracy < 100}
+        trials = {path: trial for path, trial in trials.items() if not long or trial.variant not in failed}
+    return pd.DataFrame(rows, columns=["backbone", "seed", "steps", "accuracy_percent"])
+
+
+def exported(run: Run) -> ExportedPolicy:
+    """The policy that a run's agent is exported as."""
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(run.agent, path := Path(folder) / "policy.onnx")
+        return load_policy(path)
+
+
+def conditioning_accuracy(run: Run, policy: TrainedAgent | ExportedPolicy, length: int, episodes: int) -> float:
     """Percentage of episodes that succeed when conditioned on success and fail when conditioned on failure."""
     environment_id = f"decision_rnn/TMaze-{length}-v0"
     settings = replace(
-        run.config.evaluation, episodes=EPISODES, target_returns=(1.0, 0.0), environment_id=environment_id
+        run.config.evaluation, episodes=episodes, target_returns=(1.0, 0.0), environment_id=environment_id
     )
-    success, failure = evaluate_once(run.folder, run.agent, settings).targets
+    success, failure = evaluate_once(run.folder, policy, settings).targets
     return (success.score_mean + 100 - failure.score_mean) / 2
 
 
@@ -74,47 +110,48 @@ def draw(summary: pd.DataFrame) -> None:
     figure.savefig(PICTURE, dpi=150)
 
 
-def markdown(summary: pd.DataFrame) -> str:
+def markdown(summary: pd.DataFrame, file: Path) -> str:
     """Table of means over seeds, with the range in brackets where seeds differ."""
     rows = []
     for name in summary["mean"].sum(axis=1).sort_values(ascending=False, kind="stable").index:
-        means, lows, highs = (summary[statistic].loc[name] for statistic in ("mean", "min", "max"))
-        cells = map(with_range, means, lows, highs)
-        learnt = means[LONGEST_TRAINED] >= LEARNT
+        learnt = summary["mean"].loc[name, LONGEST_TRAINED] >= LEARNT
+        statistics = zip(*(summary[statistic].loc[name] for statistic in ("mean", "min", "max")), strict=True)
+        cells = ["" if np.isnan(mean) else with_range(mean, low, high) for mean, low, high in statistics]
         rows.append([name if learnt else f"{name}*", *cells])
-    lengths = [f"{length:,}" for length in LENGTHS]
-    return f"{table(['backbone', *lengths], rows)}\n\n{source(CSV, lengths)}"
+    lengths = [f"{length:,}" for length in summary["mean"].columns]
+    return f"{table(['backbone', *lengths], rows)}\n\n{source(file, lengths)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("comparison", type=Path, nargs="?", help="folder of the comparison")
-    folder = parser.parse_args().comparison
-    if folder is None:
+    parser.add_argument("comparisons", type=Path, nargs="*", help="folders of the comparison, or of its seeds")
+    parser.add_argument("--long", action="store_true", help="corridors of up to a million steps")
+    arguments = parser.parse_args()
+    folders, long = arguments.comparisons, arguments.long
+    if not folders:
         return draw(summarise(pd.read_csv(CSV)))
-    trials = read_comparison(folder).trials
-    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials))
-    seeds = sorted({trial.seed for trial in trials})
+    trials = {folder / trial.run: trial for folder in folders for trial in read_comparison(folder).trials}
+    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials.values()))
+    seeds = sorted({trial.seed for trial in trials.values()})
     sentence = provenance(seeds, notes=f"the agents were made at commit {commits}")
-    rows = []
-    for trial in trials:
-        run = Run(folder / trial.run)
-        for length in LENGTHS:
-            rows.append((trial.variant, trial.seed, length, conditioning_accuracy(run, length)))
-            print(*rows[-1], flush=True)
-    accuracy = pd.DataFrame(rows, columns=["backbone", "seed", "steps", "accuracy_percent"])
-    accuracy.to_csv(CSV, index=False)
+    lengths, episodes, csv = (LONG_LENGTHS, LONG_EPISODES, LONG_CSV) if long else (LENGTHS, EPISODES, CSV)
+    accuracy = measure(trials, lengths, episodes, long)
+    csv.parent.mkdir(parents=True, exist_ok=True)
+    accuracy.to_csv(csv, index=False)
     summary = summarise(accuracy)
-    draw(summary)
     text = [
-        "# T-Maze",
-        "![T-Maze accuracy by corridor length](memory-tmaze.png)",
+        "# T-Maze, up to a million steps" if long else "# T-Maze",
         "Trained on memory/tmaze-30. Accuracy: percentage of episodes that succeed when conditioned on 1 and fail when "
-        f"conditioned on 0, {EPISODES} episodes each way, mean over seeds and their range; 50 by chance. *: below "
+        f"conditioned on 0, {episodes} episodes each way, mean over seeds and their range; 50 by chance. *: below "
         f"{LEARNT:.0f} at the training lengths, so the row is not about memory.",
-        markdown(summary),
+        markdown(summary, csv),
     ]
-    write_report(FOLDER / "README.md", "\n\n".join(text), sentence)
+    if long:
+        text[1] += " Corridors are left out where a seed fails in a shorter one. The policies are exported."
+    else:
+        draw(summary)
+        text.insert(1, "![T-Maze accuracy by corridor length](memory-tmaze.png)")
+    write_report(csv.parent / "README.md", "\n\n".join(text), sentence)
 
 
 if __name__ == "__main__":

@@ -96,19 +96,20 @@ def markdown(file: Path, names: dict[str, str], columns: Sequence[int], decimals
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("comparison", type=Path, help="folder of the comparison")
-    folder = parser.parse_args().comparison
-    comparison = read_comparison(folder)
+    parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparison, or of its seeds")
+    folders = parser.parse_args().comparisons
+    comparison = read_comparison(folders[0])
     (dataset,) = (entry.data.name for entry in comparison.datasets)
     names = {variant.label: comparison.names[variant.label] for variant in comparison.variants}
-    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in comparison.trials))
-    seeds = sorted({trial.seed for trial in comparison.trials})
+    trials = {folder / trial.run: trial for folder in folders for trial in read_comparison(folder).trials}
+    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials.values()))
+    seeds = sorted({trial.seed for trial in trials.values()})
     sentence = provenance(seeds, notes=f"the agents were made at commit {commits}")
     scores, differences = [], []
     with tempfile.TemporaryDirectory() as temporary:
         stores = with_fault(dataset, Path(temporary))
-        for trial in comparison.trials:
-            run, key = Run(folder / trial.run), (trial.variant, trial.seed)
+        for path, trial in trials.items():
+            run, key = Run(path), (trial.variant, trial.seed)
             scores += [(*key, length, score(run, length)) for length in LENGTHS]
             differences += [(*key, step, value) for step, value in enumerate(recovery(run, *stores), 1)]
             print(*(f"{value:.1f}" for *_, value in scores[-len(LENGTHS) :]), *key, flush=True)
