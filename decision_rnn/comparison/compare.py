@@ -83,21 +83,6 @@ def compare(
     Raises:
         InputError: If an argument is invalid, or a run impossible as it is configured, before the first run.
         MachineError: If every run has failed, with the error of the first.
-
-    Example:
-        >>> comparison = decision_rnn.compare(
-        ...     "local/swing",
-        ...     ["mingru", "lru"],
-        ...     controls=[],
-        ...     seeds=1,
-        ...     steps=10,
-        ...     output="compared",
-        ...     progress=False,
-        ...     backbone={"width": 16, "layers": 1},
-        ...     evaluation={"episodes": 1},
-        ... )
-        >>> [(run.variant, run.seed, len(run.targets[0].returns)) for run in comparison.trials]
-        [('mingru', 0, 1), ('lru', 0, 1)]
     """
     import_plugins(plugins)
     path, partial = config.get("path"), config.get("partial", "keep")

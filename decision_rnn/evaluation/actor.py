@@ -58,16 +58,6 @@ class EnvironmentActor(Actor[ActingState]):
         InputError: If the environment's sizes are not the agent's, or a value is invalid.
 
     Example:
-        >>> env = gymnasium.make("MountainCarContinuous-v0")
-        >>> actor = run.actor(target_return=90)
-        >>> actor.reset()
-        >>> observation, _ = env.reset(seed=1)
-        >>> reward, done = 0.0, False
-        >>> while not done:
-        ...     action = actor(observation, reward)
-        ...     observation, reward, terminated, truncated, _ = env.step(action)
-        ...     done = terminated or truncated
-
         >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=3)
         >>> actor = run.actor(target_return=[90, 50, 0], env=envs)
         >>> observation, _ = envs.reset(seed=1)

@@ -84,23 +84,6 @@ def train(
             `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
         KeyboardInterrupt: After Ctrl-C, a scheduler's signal or a notebook's stop button, once the current step is done
             and a checkpoint is written, from which `resume=True` continues. A second Ctrl-C stops at once.
-
-    Example:
-        >>> losses = []
-        >>> def watch(step, metrics, agent):
-        ...     losses.append(metrics["loss"])
-        ...     return step < 20  # False: that is enough
-        >>> run = decision_rnn.train(
-        ...     "local/swing",
-        ...     backbone={"name": "mingru", "width": 16, "layers": 1},
-        ...     steps=1_000,
-        ...     output="swing-up",
-        ...     callback=watch,
-        ...     progress=False,
-        ...     training={"log_every": 10},
-        ... )
-        >>> run.agent.step, len(losses)
-        (20, 2)
     """
     import_plugins(plugins)
     initial = init_from.folder if isinstance(init_from, Run) else init_from
