@@ -10,7 +10,6 @@ COMMANDS = {
     "play": "watch an agent in its environment, in a window, a browser or as a video",
     "export": "write an agent as an ONNX file, which acts without torch",
     "package": "write an agent as one folder to share, and push it to the Hugging Face Hub",
-    "completion": "print a script that completes commands and options in your shell",
 }
 RUN_COMMANDS = ("train", "compare")
 """Commands that take the options of a run."""

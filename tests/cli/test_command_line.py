@@ -1,4 +1,4 @@
-"""What all commands share: --version, --quiet, --help, option names, errors, completion, start-up without torch."""
+"""What all commands share: --version, --quiet, --help, option names, errors, start-up without torch."""
 
 import subprocess
 import sys
@@ -76,16 +76,6 @@ def test_bare_name_is_announced_with_its_source_first(inline_cli: InlineCLI) -> 
     assert inline_cli("data", "info", "standin/hopper-medium").stdout.splitlines()[0] == "standin/hopper-medium"
     for unknown in ("info", "nosuch"), ("remove", "mine"):
         assert inline_cli("data", *unknown).stdout == ""
-
-
-def test_completion_script_completes_commands_and_keys(inline_cli: InlineCLI, tmp_path: Path) -> None:
-    pytest.importorskip("shtab")
-    (tmp_path / "script.bash").write_text(inline_cli("completion", "bash").stdout)
-    for words, expected in (("tra", "train"), ("train --training.ste", "--training.steps"), ("play --vi", "--video")):
-        typed = f"COMP_WORDS=(decision-rnn {words}); COMP_CWORD={len(words.split())}; _shtab_decision_rnn"
-        script = f"source ./script.bash; {typed}; echo ${{COMPREPLY[@]}}"
-        completed = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
-        assert completed.stdout == f"{expected}\n"
 
 
 @pytest.mark.parametrize(
