@@ -262,14 +262,14 @@ def test_name_of_another_condition_replaces_the_options_of_a_file(tmp_path: Path
 
 def test_name_of_another_backbone_removes_the_options_it_lacks(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    words = "--backbone mingru --backbone.candidate signed --backbone.layers 2 --backbone.width 24"
+    words = "--backbone mingru --backbone.gate stretched --backbone.layers 2 --backbone.width 24"
     write_config(parse("hopper-medium", *words.split()), tmp_path)
     lru = parse("--config", str(file), "--backbone", "lru").backbone
     assert (lru.name, lru.layers, lru.width) == ("lru", 2, 24)
-    with pytest.raises(InputError, match=r"backbone\.candidate"):  # which the command line adds
-        parse("--config", str(file), "--backbone", "lru", "--backbone.candidate", "signed")
-    file.write_text("dataset: hopper-medium\nbackbone: {candidat: signed}\n")
-    with pytest.raises(InputError, match=r"backbone\.candidat'"):
+    with pytest.raises(InputError, match=r"backbone\.gate"):  # which the command line adds
+        parse("--config", str(file), "--backbone", "lru", "--backbone.gate", "stretched")
+    file.write_text("dataset: hopper-medium\nbackbone: {gat: stretched}\n")
+    with pytest.raises(InputError, match=r"backbone\.gat'"):
         parse("--config", str(file), "--backbone", "lru")
 
 

@@ -7,7 +7,7 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
     h_t = (1 - z_t) * h_{t-1} + z_t * c_t
 
 with g(x) = x + 0.5 for x >= 0, sigmoid(x) otherwise (appendix B.2: it keeps the candidate positive, as the
-paper's log-space scan requires). With `candidate: signed`, g(x) = x, the plain form of section 3.1.
+paper's log-space scan requires).
 
 A sigmoid never is 0, so that every step overwrites a little of the state, and over hundreds of thousands of steps all
 of it. With `gate: stretched`, which is ours, a step may leave it exactly as it is:
@@ -21,9 +21,9 @@ Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
 - h_0 = 0. The paper's log-space form applies g to a given h_0, so that zero becomes g(0) = 0.5; the authors' code can
   learn it, as g of a parameter. Here every linear recurrence starts an episode from zero, so that a reset is a mask
   without parameters or gradients of its own.
-- The authors' code always projects h back to the width. Here this is done at expansions other than 1 or with
-  `projection`. Without it, h itself is added to the residual stream, positive in every channel; subsequent norms and
-  maps can remove that offset. Which scores better has not been measured.
+- The authors' code always projects h back to the width. Here this is done at expansions other than 1. Otherwise h
+  itself is added to the residual stream, positive in every channel; subsequent norms and maps can remove that offset.
+  Which scores better has not been measured.
 """
 
 from typing import Literal
@@ -46,26 +46,19 @@ class MinimalConfig(FadingConfig):
     Attributes:
         expansion: Channels of the recurrent state as a multiple of `width`; if not 1, the state is projected back to
             `width`.
-        projection: Whether the state is projected at expansion 1 too.
-        candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
         scan: How a segment is computed: `direct`, step by step, exact and several times as fast on a CPU; or `log`,
-            the paper's parallel scan in log space, for comparison, which needs positive candidates and loses precision
-            as the segment grows.
+            the paper's parallel scan in log space, for comparison, which loses precision as the segment grows.
         gate: `sigmoid`, or `stretched` and clipped, so that channels can keep what they hold over any number of steps.
     """
 
     expansion: PositiveFloat = 1.0
-    projection: bool = False
-    candidate: Literal["positive", "signed"] = "positive"
     scan: Literal["direct", "log"] = "direct"
     gate: Literal["sigmoid", "stretched"] = "sigmoid"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scan == "log" and (self.candidate == "signed" or self.gate == "stretched"):
-            raise ValueError(
-                "backbone.scan log takes logarithms: backbone.candidate must be positive and backbone.gate sigmoid"
-            )
+        if self.scan == "log" and self.gate == "stretched":
+            raise ValueError("backbone.scan log takes logarithms, also of the gate: backbone.gate must be sigmoid")
 
 
 @config_dataclass
@@ -85,16 +78,14 @@ class MinGRU(Layer):
     def __init__(self, config: MinimalConfig) -> None:
         inner = round(config.width * config.expansion)
         super().__init__((inner,))
-        self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
-        self.stretched = config.gate == "stretched"
+        self.log_space, self.stretched = config.scan == "log", config.gate == "stretched"
         self.gates = nn.Linear(config.width, (len(self.keep_gates) + 1) * inner)  # the candidate comes last
         bias = config.forget_gate_bias(inner)
         if self.stretched:  # of the sigmoid that is stretched to the fraction of these half-lives
             bias = torch.logit((torch.sigmoid(bias) + STRETCH) / (1 + 2 * STRETCH))
         shift = torch.cat([sign * bias for sign in self.keep_gates])
         self.gates.bias.data[: len(shift)] += shift
-        projected = config.projection or inner != config.width
-        self.output = nn.Linear(inner, config.width) if projected else nn.Identity()
+        self.output = nn.Linear(inner, config.width) if inner != config.width else nn.Identity()
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = state or self.initial_state(len(x))
@@ -103,14 +94,14 @@ class MinGRU(Layer):
             log_candidate = torch.where(candidate >= 0, torch.log(F.relu(candidate) + 0.5), F.logsigmoid(candidate))
             h = log_space_recurrence(F.logsigmoid(-odds), F.logsigmoid(odds) + log_candidate, initial, reset)
         else:
-            h = gated_recurrence(self.gates(x), initial, reset, self.signed, self.stretched)
+            h = gated_recurrence(self.gates(x), initial, reset, self.stretched)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         odds, candidate = self._split(x, state[0])
         gate = torch.sigmoid(odds)
         gate = stretch(gate) if self.stretched else gate
-        h = torch.lerp(state[0], candidate if self.signed else positive(candidate), gate)
+        h = torch.lerp(state[0], positive(candidate), gate)
         return self.output(h), (h,)
 
     def _split(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,8 +6,6 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
     f'_t = f_t / (f_t + i_t),  i'_t = i_t / (f_t + i_t)          length-independent scaling
     h_t = f'_t * h_{t-1} + i'_t * c_t
 
-With `candidate: signed`, g(x) = x, the plain form of section 3.2.
-
 Deviations from the paper: as for minGRU (mingru.py). The quotient is computed as i' = sigmoid(log i - log f), because f
 and i both underflow for strongly negative gates. The bias of i begins as far below 0 as that of f above
 (time_scales.py), so that f' is about f: with i at 1/2, f' would be at most 2/3.

@@ -51,7 +51,7 @@ def mingru(config, parameters, x, state, reset):
     (h,), outputs = state, []
     for t in range(x.shape[1]):
         z, candidate = affine(parameters, "gates", x[:, t]).chunk(2, dim=-1)
-        z, candidate = gate(config, sigmoid(z)), candidate if config.candidate == "signed" else g(candidate)
+        z, candidate = gate(config, sigmoid(z)), g(candidate)
         h = (1 - z) * before_step(h, reset, t) + z * candidate
         outputs.append(affine(parameters, "output", h) if "output.weight" in parameters else h)
     return torch.stack(outputs, dim=1), (h,)
@@ -61,7 +61,7 @@ def minlstm(config, parameters, x, state, reset):
     (h,), outputs = state, []
     for t in range(x.shape[1]):
         f, i, candidate = affine(parameters, "gates", x[:, t]).chunk(3, dim=-1)
-        f, i, candidate = sigmoid(f), sigmoid(i), candidate if config.candidate == "signed" else g(candidate)
+        f, i, candidate = sigmoid(f), sigmoid(i), g(candidate)
         z = gate(config, i / (f + i))
         h = (1 - z) * before_step(h, reset, t) + z * candidate
         outputs.append(affine(parameters, "output", h) if "output.weight" in parameters else h)

@@ -18,8 +18,6 @@ WIDTH = 8
 MINIMAL: list[dict[str, Any]] = [
     {},
     {"expansion": 1.5},
-    {"projection": True},
-    {"candidate": "signed"},
     {"scan": "log"},
     {"gate": "stretched"},
 ]

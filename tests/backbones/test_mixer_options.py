@@ -25,7 +25,6 @@ from decision_rnn.utils.errors import InputError
         ("retention", {"expansion": 0.25}, "expansion"),
         ("retention", {"expansion": 0.5}, "expansion"),  # one channel a head, of which the norm is zero
         ("mlstm", {"heads": 8}, "heads"),
-        ("mingru", {"scan": "log", "candidate": "signed"}, "candidate"),
         ("minlstm", {"scan": "log", "gate": "stretched"}, "gate"),
         ("s4d", {"state_size": 5}, "state_size"),
         ("slstm", {"heads": 8}, "heads"),

@@ -44,17 +44,14 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
     return _LinearRecurrence.apply(a.expand_as(b), b, initial.to(wide))
 
 
-def gated_recurrence(
-    preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool, stretched: bool = False
-) -> Tensor:
+def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, stretched: bool = False) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
     `preactivations`, (batch, time, n * width), are minGRU's z and c (mingru.py) or minLSTM's f, i and c (minlstm.py);
-    g is the identity if `signed`, and `positive` otherwise; z is `stretch` of itself if `stretched`. For the others see
-    `linear_recurrence`.
+    g is `positive`; z is `stretch` of itself if `stretched`. For the others see `linear_recurrence`.
     """
     keep = None if reset is None else keep_mask(reset, initial.dtype)
-    return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, signed, stretched)
+    return _GatedRecurrence.apply(preactivations.to(initial.dtype), initial, keep, stretched)
 
 
 def stretch(gate: Tensor) -> Tensor:
@@ -159,13 +156,11 @@ class _GatedRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, preactivations: Tensor, initial: Tensor, keep: Tensor | None, signed: bool, stretched: bool
-    ) -> Tensor:
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, keep: Tensor | None, stretched: bool) -> Tensor:
         *gates, candidate = preactivations.chunk(preactivations.shape[2] // initial.shape[1], dim=-1)
         gate = torch.sigmoid(gates[0] if len(gates) == 1 else log_odds(gates))
         gate = stretch(gate) if stretched else gate
-        candidate = candidate if signed else positive(candidate)
+        candidate = positive(candidate)
         if (kernels := _kernels(gate)) is not None:
             decay = 1 - gate if keep is None else (1 - gate) * keep
             h = kernels.states(decay, gate * candidate, initial)
@@ -176,7 +171,7 @@ class _GatedRecurrence(torch.autograd.Function):
                 previous = previous if keep is None else previous * keep[:, t]
                 previous = torch.lerp(previous, candidate_t, gate_t, out=h_t)
         ctx.save_for_backward(gate, candidate, h, initial, keep, *(gates if len(gates) > 1 else ()))
-        ctx.signed, ctx.stretched = signed, stretched
+        ctx.stretched = stretched
         return h
 
     @staticmethod
@@ -199,13 +194,11 @@ class _GatedRecurrence(torch.autograd.Function):
             forget, insert = gates
             torch.mul(grad_gates[1], torch.sigmoid(-forget).neg_(), out=grad_gates[0])
             grad_gates[1].mul_(torch.sigmoid(-insert))
-        if ctx.signed:
-            grad_candidate.copy_(d)
-        else:  # g' is 1 where g > 1/2, else g (1 - g)
-            above = torch.ops.aten.threshold_backward(d, candidate, 0.5)  # d where g > 1/2, else 0
-            slope = torch.addcmul(candidate, candidate, candidate, value=-1)
-            torch.addcmul(above, d - above, slope, out=grad_candidate)
-        return grad, grad_initial, None, None, None
+        # g' is 1 where g > 1/2, else g (1 - g)
+        above = torch.ops.aten.threshold_backward(d, candidate, 0.5)  # d where g > 1/2, else 0
+        slope = torch.addcmul(candidate, candidate, candidate, value=-1)
+        torch.addcmul(above, d - above, slope, out=grad_candidate)
+        return grad, grad_initial, None, None
 
 
 def _adjoint(a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
