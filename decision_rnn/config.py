@@ -62,8 +62,8 @@ class TrainingConfig:
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with a probability proportional to g^(k - 1). Default: 0.99 for agents conditioned on
             the time to a goal, 1 otherwise.
-        p_swappedgoal: The share of goals in hindsight that another episode reaches which passes by this one's goal
-            (Ghugare et al. 2024), to put parts of episodes together.
+        p_swappedgoal: The probability that a goal in hindsight is swapped for what another episode goes on to reach
+            that passes by it, and this again, to put parts of episodes together (Ghugare et al. 2024, who swap once).
         sensor_fault: What the agent sees at random spells of steps in place of observations, so that it learns to act
             through faults of a sensor: the last observation before (`freeze`), `zero` or standard normal `noise`.
         sensor_fault_rate: The probability that a fault begins at a step.
@@ -102,7 +102,7 @@ class TrainingConfig:
     segment_start: Literal["anywhere", "episode"] = "anywhere"
     goal_relabeling: Literal["none", "hindsight"] = "none"
     goal_discount: Annotated[float, Field(gt=0, le=1)] | None = None
-    p_swappedgoal: Annotated[float, Field(ge=0, le=1)] = 0.0
+    p_swappedgoal: Annotated[float, Field(ge=0, lt=1)] = 0.0
     sensor_fault: Literal["none", "freeze", "zero", "noise"] = "none"
     sensor_fault_rate: Annotated[float, Field(gt=0, le=1)] = 0.02
     sensor_fault_steps: PositiveInt = 10

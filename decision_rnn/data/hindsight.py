@@ -52,6 +52,7 @@ class HindsightGoals:
     With the probability `p_swappedgoal`, it is instead what another episode goes on to reach that passes by: from an
     observation in the same of `CLUSTERS` clusters, as many steps ahead as a goal of that episode, so that the steps to
     it are those of both parts (Ghugare et al., "Closing the Gap between TD Learning and Supervised Learning", 2024).
+    With the same probability that goal is swapped again, and so on, which is ours: ways of many parts are then seen.
 
     Subgoals lie `subgoal_steps` ahead.
     """
@@ -93,13 +94,16 @@ class HindsightGoals:
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
         now = step + episode  # as indices of observations
         until = now + self._draw_ahead(self.last[episode] - now)
-        goal, beyond = until, torch.zeros_like(until)
-        if self.clusters is not None:
-            passing = self.clusters.draw(until, self.generator)
-            last = self.last[torch.searchsorted(self.last, passing)]
-            swapped = torch.rand(step.shape, generator=self.generator) < self.p_swappedgoal
-            beyond = torch.where(swapped & (passing < last), self._draw_ahead(last - passing), 0)
-            goal = torch.where(swapped, passing + beyond, goal)
+        goal, beyond, swapped = until, torch.zeros_like(until), torch.ones_like(until, dtype=torch.bool)
+        while self.clusters is not None:
+            swapped = swapped & (torch.rand(step.shape, generator=self.generator) < self.p_swappedgoal)
+            if not swapped.any():
+                break
+            passing = self.clusters.draw(goal, self.generator)
+            remaining = self.last[torch.searchsorted(self.last, passing)] - passing
+            ahead = torch.minimum(self._draw_ahead(remaining), remaining)  # 0 at an episode's end
+            goal = torch.where(swapped, passing + ahead, goal)
+            beyond = beyond + torch.where(swapped, ahead, 0)
 
         # A goal holds until it is reached, or the episode ends.
         new = torch.stack([until, goal, beyond])

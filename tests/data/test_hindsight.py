@@ -148,6 +148,26 @@ def test_swapped_goals_lie_on_the_way_on_from_where_another_episode_passes(tmp_p
     assert np.mean(shares) == pytest.approx(0.1 / (1 - 0.9**4) * 0.5 * 0.5, abs=0.01)
 
 
+def test_goals_are_swapped_again(tmp_path: Path) -> None:
+    """Five episodes of two steps, each of which begins where the one before ends."""
+    tracks = [np.arange(2 * i, 2 * i + 3) for i in range(5)]
+    episodes = [
+        Episode(
+            np.stack([track, np.full(3, 999)], axis=1).astype(np.float32), np.zeros((2, 1)), np.zeros(2), False, True
+        )
+        for track in tracks
+    ]
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id=None, source={})
+    stream = StepStream(store, 1, 4096, 0, goals=GoalEntries(slice(0, 1), slice(1, 2)), p_swappedgoal=0.5)
+    farthest = set()
+    for _ in range(20):
+        batch = stream.sample()
+        now, goal = batch.observation[:, 0].int().T
+        assert torch.equal(goal - now, -batch.return_to_go[:, 0, 0].int())
+        farthest |= set(goal[now == 1].tolist())
+    assert farthest == set(range(2, 11))
+
+
 class Point(gymnasium.Env):
     """A point in the plane that moves by the action; a goal that is reached ends the episode."""
 
