@@ -94,16 +94,7 @@ class HindsightGoals:
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
         now = step + episode  # as indices of observations
         until = now + self._draw_ahead(self.last[episode] - now)
-        goal, beyond, swapped = until, torch.zeros_like(until), torch.ones_like(until, dtype=torch.bool)
-        while self.clusters is not None:
-            swapped = swapped & (torch.rand(step.shape, generator=self.generator) < self.p_swappedgoal)
-            if not swapped.any():
-                break
-            passing = self.clusters.draw(goal, self.generator)
-            remaining = self.last[torch.searchsorted(self.last, passing)] - passing
-            ahead = torch.minimum(self._draw_ahead(remaining), remaining)  # 0 at an episode's end
-            goal = torch.where(swapped, passing + ahead, goal)
-            beyond = beyond + torch.where(swapped, ahead, 0)
+        goal, beyond = (until, torch.zeros_like(until)) if self.clusters is None else self._swap(until, self.clusters)
 
         # A goal holds until it is reached, or the episode ends.
         new = torch.stack([until, goal, beyond])
@@ -116,6 +107,22 @@ class HindsightGoals:
             self.goal = current
         until, goal, beyond = torch.stack(goals, dim=-1)
         return goal, until - now + beyond, torch.minimum(now + self.subgoal_steps, until)
+
+    def _swap(self, goal: Tensor, clusters: "Clusters") -> tuple[Tensor, Tensor]:
+        """Swap goals, rows of `achieved`; the goals, and how many steps beyond the former ones they lie."""
+
+        def chosen() -> Tensor:
+            return torch.rand(goal.shape, generator=self.generator) < self.p_swappedgoal
+
+        beyond, swapped = torch.zeros_like(goal), chosen()
+        while swapped.any():
+            passing = clusters.draw(goal, self.generator)
+            remaining = self.last[torch.searchsorted(self.last, passing)] - passing
+            ahead = torch.minimum(self._draw_ahead(remaining), remaining)  # 0 at an episode's end
+            goal = torch.where(swapped, passing + ahead, goal)
+            beyond = beyond + torch.where(swapped, ahead, 0)
+            swapped = swapped & chosen()
+        return goal, beyond
 
     def _draw_ahead(self, remaining: Tensor) -> Tensor:
         """Draw how many steps ahead goals lie, int64, from 1 to `remaining`."""
