@@ -98,6 +98,38 @@ def test_recall_experts_repeat_the_card_and_earn_all(level: str, k: int) -> None
         assert (episode.actions == episode.observations[0]).all()
 
 
+@pytest.mark.parametrize(("level", "decks"), [("easy", 1), ("medium", 2), ("hard", 3)])
+def test_autoencode_expert_repeats_the_cards_in_reverse(level: str, decks: int) -> None:
+    pytest.importorskip("popgym")
+    episode, cards = memory_dataset(f"memory/autoencode-{level}").recipe.player()(0), 52 * decks
+    np.testing.assert_array_equal(episode.actions[cards - 1 :], episode.observations[:cards, 2:][::-1])
+    assert episode.rewards.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("level", "kinds"), [("easy", 2), ("medium", 4), ("hard", 13)])
+def test_count_recall_expert_counts_the_cards_seen(level: str, kinds: int) -> None:
+    pytest.importorskip("popgym")
+    episode = memory_dataset(f"memory/count-recall-{level}").recipe.player()(0)
+    values, queries = episode.observations[:-1, :kinds], episode.observations[:-1, kinds:]
+    counts = (values.cumsum(0) * queries).sum(1)
+    np.testing.assert_array_equal(episode.actions.argmax(1), counts)
+    assert episode.rewards.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("level", "decks"), [("easy", 1), ("medium", 2), ("hard", 3)])
+def test_higher_lower_expert_counts_what_is_left(level: str, decks: int) -> None:
+    pytest.importorskip("popgym")
+    dataset = memory_dataset(f"memory/higher-lower-{level}")
+    episodes = [dataset.recipe.player()(2 * index) for index in range(20)]
+    for episode in episodes:
+        ranks, actions = episode.observations.argmax(1).tolist(), episode.actions.argmax(1)
+        for time, action in enumerate(actions):
+            left = ranks[time + 1 :]  # the rest of the deck
+            higher, lower = (sum(sign * (rank - ranks[time]) > 0 for rank in left) for sign in (1, -1))
+            assert action == (higher < lower)
+    assert np.mean([episode.rewards.sum() for episode in episodes]) == pytest.approx(dataset.references[1], abs=0.07)
+
+
 @pytest.mark.parametrize(
     ("name", "gains", "unit", "costs"),
     [
@@ -125,10 +157,19 @@ def test_gains_are_the_regulators_of_the_environments_steps(
     np.testing.assert_allclose(gains, (b @ p @ a) / (action_cost + b @ p @ b), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("level", "steps"), [("Easy", 200), ("Medium", 400), ("Hard", 600)])
-def test_cartpole_expert_never_falls(level: str, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("position-only-cartpole-easy", 200),
+        ("position-only-cartpole-medium", 400),
+        ("position-only-cartpole-hard", 600),
+        ("velocity-only-cartpole-hard", 600),
+        ("noisy-position-only-cartpole-hard", 200),
+    ],
+)
+def test_cartpole_expert_never_falls(name: str, steps: int) -> None:
     pytest.importorskip("popgym")
-    recipe = memory_dataset(f"memory/position-only-cartpole-{level.lower()}").recipe
+    recipe = memory_dataset(f"memory/{name}").recipe
     for index in (0, 2, 4):  # the expert's own
         rewards = recipe.player()(index).rewards
         assert (len(rewards), rewards.sum()) == (steps, pytest.approx(1))
@@ -213,7 +254,9 @@ def test_last_episodes_is_the_mean_of_ten_inner_episodes() -> None:
     assert value == pytest.approx(2 * 2 / 10)
 
 
-@pytest.mark.parametrize("name", ["position-only-cartpole-easy", "position-only-pendulum-easy", "repeat-previous-easy"])
+@pytest.mark.parametrize(
+    "name", ["position-only-cartpole-easy", "noisy-position-only-pendulum-easy", "repeat-previous-easy"]
+)
 def test_popgym_data_are_half_expert_and_half_noisy(name: str) -> None:
     pytest.importorskip("popgym")
     recipe = DATASETS[f"memory/{name}"].recipe

@@ -17,17 +17,19 @@ from decision_rnn.environments.recipe import Recipe
 TMAZE_NAME = re.compile(r"memory/tmaze-([3-9]|[1-9][0-9]{1,8})")
 PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")
 
-RECALL = (-0.5, 1.0)
+RECALL, CARTPOLE, PENDULUM = (-0.5, 1.0), (0.111, 1.0), (0.246, 0.915)
 HIGHEST, OPTIMUM = "the highest", "an optimal controller by dynamic programming"
 POPGYM: dict[str, tuple[str, tuple[tuple[float, float], ...], str]] = {
     "repeat-first": ("RepeatFirst", (RECALL,) * 3, HIGHEST),
     "repeat-previous": ("RepeatPrevious", (RECALL,) * 3, HIGHEST),
-    "position-only-cartpole": ("PositionOnlyCartPole", ((0.111, 1.0), (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
-    "position-only-pendulum": (
-        "PositionOnlyPendulum",
-        ((0.246, 0.915), (0.246, 0.887), (0.246, 0.83)),
-        OPTIMUM,
-    ),
+    "autoencode": ("Autoencode", (RECALL,) * 3, HIGHEST),
+    "count-recall": ("CountRecall", ((-0.926, 1.0), (-0.926, 1.0), (-0.882, 1.0)), HIGHEST),
+    "higher-lower": ("HigherLower", ((0.0, 0.529), (0.0, 0.516), (0.0, 0.512)), "that of counting the cards"),
+    "position-only-cartpole": ("PositionOnlyCartPole", (CARTPOLE, (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
+    "noisy-position-only-cartpole": ("NoisyPositionOnlyCartPole", (CARTPOLE,) * 3, HIGHEST),
+    "velocity-only-cartpole": ("VelocityOnlyCartpole", (CARTPOLE, (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
+    "position-only-pendulum": ("PositionOnlyPendulum", (PENDULUM, (0.246, 0.887), (0.246, 0.83)), OPTIMUM),
+    "noisy-position-only-pendulum": ("NoisyPositionOnlyPendulum", (PENDULUM,) * 3, OPTIMUM),
 }
 """POPGym's tasks by name: task, the returns that score 0 and 100 at each level, and what the latter is."""
 

@@ -1,10 +1,12 @@
-"""POPGym's recall and position-only tasks (Morad et al. 2023): their scripted experts, on the full state.
+"""Tasks of POPGym (Morad et al. 2023): their scripted experts, on the full state.
 
 In RepeatFirst and RepeatPrevious cards are dealt one at a time, of which the suit is seen, an integer from 0 to 3. In
 RepeatFirst an action is right if it is the suit of the first card, in RepeatPrevious if it is that of the k-th last
 card, the present one being the last: k is 4 (Easy), 32 (Medium), 64 (Hard). Right actions earn 1 in total over an
-episode, wrong ones lose as much. In position-only CartPole and Pendulum the experts are linear-quadratic regulators of
-the environment's own discrete-time dynamics around the upright position.
+episode, wrong ones lose as much. So they do in Autoencode, where the suits of all cards are to be repeated in reverse,
+and in CountRecall, which asks how often a card has been seen. In HigherLower the expert counts the cards that are left.
+In CartPole and Pendulum, of which positions or velocities are seen, also with noise, the experts are linear-quadratic
+regulators of the environment's own discrete-time dynamics around the upright position.
 """
 
 import math
@@ -41,11 +43,24 @@ def pendulum(environment: Any) -> np.ndarray:
     return np.array([min(max(torque, -2.0), 2.0)], np.float32)
 
 
+def higher_lower(environment: Any) -> int:
+    """0, higher, unless more of the cards that are left are lower."""
+    left = 4 * environment.num_decks - environment.state.astype(int)
+    rank = environment.deck.show("player", ["ranks_idx"]).item()
+    return int(left[rank + 1 :].sum() < left[:rank].sum())
+
+
 EXPERTS: dict[str, Callable[[Any], Any]] = {
     "RepeatFirst": lambda environment: int(environment.get_state()[0]),
     "RepeatPrevious": lambda environment: int(environment.get_state()[0][0]),  # 0 while there are fewer than k cards
+    "Autoencode": lambda environment: int(environment.deck.suits_idx[environment.deck["system"][-1]]),
+    "CountRecall": lambda environment: int(environment.counts[environment.query]),
+    "HigherLower": higher_lower,
     "PositionOnlyCartPole": cartpole,
+    "NoisyPositionOnlyCartPole": cartpole,
+    "VelocityOnlyCartpole": cartpole,
     "PositionOnlyPendulum": pendulum,
+    "NoisyPositionOnlyPendulum": pendulum,
 }
 """Functions from an environment of a task to an action, by the name of the task."""
 
