@@ -16,6 +16,7 @@ from torch import nn
 
 from decision_rnn.backbones.contract import BackboneConfig
 from decision_rnn.backbones.stack import Backbone
+from decision_rnn.utils.parsing import convert
 
 TOLERANCE = 0.1
 """Largest relative deviation from the requested number of parameters: heads restrict the possible widths."""
@@ -44,10 +45,13 @@ def match_parameters(config: type[BackboneConfig], parameters: int, **options: A
             than a tenth away.
     """
 
+    def of_width(width: int) -> BackboneConfig:
+        return convert({**options, "width": width}, config, "backbone")  # classes of plugins may not convert text
+
     def first_valid(widths: Iterable[int]) -> BackboneConfig | None:
         for width in widths:
             with contextlib.suppress(ValueError):  # for example, a width that is not a multiple of the heads
-                return config(**options, width=width)
+                return of_width(width)
         return None
 
     def count(backbone: BackboneConfig | None) -> int:
@@ -58,7 +62,7 @@ def match_parameters(config: type[BackboneConfig], parameters: int, **options: A
     either = first_valid(reversed(WIDTHS[:above])), first_valid(WIDTHS[above:])
     nearest = min(either, key=lambda backbone: abs(count(backbone) - parameters))
     if nearest is None:
-        return config(**options, width=WIDTHS[-1])  # raises the error that says what is wrong
+        return of_width(WIDTHS[-1])  # raises the error that says what is wrong
     if abs(count(nearest) - parameters) > TOLERANCE * parameters:
         raise ValueError(
             f"backbone.match_parameters {parameters:,} is out of reach of {nearest.name} with these options: "

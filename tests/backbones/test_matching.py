@@ -1,5 +1,7 @@
 """`match_parameters` against an exhaustive search over widths and against formulas."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
@@ -50,3 +52,13 @@ def test_match_parameters_with_unreachable_number_raises(parameters, width):
         match_parameters(registered("mingru").config, parameters)
     for word in (f"{parameters:,}", "mingru", f"{mingru_parameters(width):,}", f"width {width}"):
         assert word in str(error.value)
+
+
+def test_options_of_a_plugins_dataclass_may_be_text():
+    """The command line passes text, which the classes of this package convert themselves."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(registered("mingru").config):
+        pass
+
+    assert match_parameters(Config, 50_000, layers="2").layers == 2
