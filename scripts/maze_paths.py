@@ -1,6 +1,9 @@
-"""Draws the ways that agents take in a maze of OGBench: one picture an agent, one color a task.
+"""Makes results/goals/mazes-stitch/ways.svg: the ways that agents take in a maze of OGBench, one picture an agent and
+one color a task.
 
-python scripts/maze_paths.py results/goals/mazes/paths.svg "time to goal=runs/mazes/.../time-to-goal-seed0" ...
+    runs=runs/mazes-stitch/ogbench-pointmaze-medium-stitch-v0
+    python scripts/maze_paths.py results/goals/mazes-stitch/ways.svg \
+        "time to goal=$runs/time-to-goal-seed1" "time to goal, swapped goals=$runs/swapped-seed1"
 """
 
 import argparse
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from matplotlib.patches import Rectangle
 
 import decision_rnn
@@ -29,11 +33,12 @@ def draw(place: plt.Axes, run: str) -> None:
     for seed in range(TASKS * EPISODES):
         color = f"C{seed % TASKS}"
         actor.reset()
+        torch.manual_seed(seed)  # of the sampled actions
         way = play_episode(environment, lambda observation, reward, first: actor.act(observation, reward), seed)
-        x, y, *goal = way.observations[:, [0, 1, 2, 3]].T
+        x, y, goal_x, goal_y = way.observations.T  # of `achieved_goal` and `desired_goal`
         place.plot(x, y, color=color, linewidth=0.8)
         place.plot(x[0], y[0], "o", color=color, markersize=4)
-        place.plot(goal[0][0], goal[1][0], "*", color=color, markersize=9, markeredgecolor="black", markeredgewidth=0.5)
+        place.plot(goal_x[0], goal_y[0], "*", color=color, markersize=9, markeredgecolor="black", markeredgewidth=0.5)
     place.set_aspect("equal")
     place.axis("off")
 

@@ -24,9 +24,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from results_folder import RESULTS, provenance, source, table, with_range, write_report
+from results_folder import RESULTS, read_trials, source, table, with_range, write_report
 
-from decision_rnn import Run, read_comparison
+from decision_rnn import Run
 from decision_rnn.comparison.record import Trial
 from decision_rnn.deploy import export_onnx, load_policy
 from decision_rnn.evaluation.actor import ExportedPolicy
@@ -130,10 +130,7 @@ def main() -> None:
     folders, long = arguments.comparisons, arguments.long
     if not folders:
         return draw(summarise(pd.read_csv(CSV)))
-    trials = {folder / trial.run: trial for folder in folders for trial in read_comparison(folder).trials}
-    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials.values()))
-    seeds = sorted({trial.seed for trial in trials.values()})
-    sentence = provenance(seeds, notes=f"the agents were made at commit {commits}")
+    trials, sentence = read_trials(folders)
     lengths, episodes, csv = (LONG_LENGTHS, LONG_EPISODES, LONG_CSV) if long else (LENGTHS, EPISODES, CSV)
     accuracy = measure(trials, lengths, episodes, long)
     csv.parent.mkdir(parents=True, exist_ok=True)

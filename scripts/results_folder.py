@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from decision_rnn import read_comparison
+from decision_rnn.comparison.record import Trial
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.utils.machine import commit, describe_hardware, describe_versions, hardware, versions
 
@@ -35,6 +37,15 @@ def provenance(seeds: Sequence[int] = (), packages: Sequence[str] = (), notes: s
         notes,
     ]
     return "; ".join(filter(None, entries)) + "."
+
+
+def read_trials(folders: Sequence[Path]) -> tuple[dict[Path, Trial], str]:
+    """The trials of a comparison's folders, one or one for each part of its seeds, by the folders of their runs; and
+    the sentence of `provenance`, with their seeds and commits."""
+    trials = {folder / trial.run: trial for folder in folders for trial in read_comparison(folder).trials}
+    seeds = sorted({trial.seed for trial in trials.values()})
+    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials.values()))
+    return trials, provenance(seeds, notes=f"the agents were made at commit {commits}")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

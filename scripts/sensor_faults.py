@@ -18,7 +18,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from results_folder import RESULTS, provenance, source, table, write_report
+from results_folder import RESULTS, read_trials, source, table, write_report
 
 from decision_rnn import EpisodeStore, Run, open_dataset, read_comparison
 from decision_rnn.evaluation.evaluate import evaluate_once
@@ -101,10 +101,7 @@ def main() -> None:
     comparison = read_comparison(folders[0])
     (dataset,) = (entry.data.name for entry in comparison.datasets)
     names = {variant.label: comparison.names[variant.label] for variant in comparison.variants}
-    trials = {folder / trial.run: trial for folder in folders for trial in read_comparison(folder).trials}
-    commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials.values()))
-    seeds = sorted({trial.seed for trial in trials.values()})
-    sentence = provenance(seeds, notes=f"the agents were made at commit {commits}")
+    trials, sentence = read_trials(folders)
     scores, differences = [], []
     with tempfile.TemporaryDirectory() as temporary:
         stores = with_fault(dataset, Path(temporary))

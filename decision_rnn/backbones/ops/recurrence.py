@@ -44,7 +44,7 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
     return _LinearRecurrence.apply(a.expand_as(b), b, initial.to(wide))
 
 
-def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, stretched: bool = False) -> Tensor:
+def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, stretched: bool) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
     `preactivations`, (batch, time, n * width), are minGRU's z and c (mingru.py) or minLSTM's f, i and c (minlstm.py);
