@@ -1,18 +1,19 @@
-"""Makes results/memory/sensor-faults/: how agents act while observations freeze, and for how long after that.
+"""Makes results/memory/sensor-faults/: how agents act while a sensor fails, and for how long after that.
 
     decision-rnn compare --config configs/comparisons/sensor-faults.yaml --output runs/sensor-faults
     python scripts/sensor_faults.py runs/sensor-faults
 
-Scores: every agent plays in an environment that freezes the last steps of every 200. Results are stored in the folders
-of the runs: the same command continues where it was interrupted. Recovery: on recorded episodes, the root mean square
-difference of the predicted actions from those without a fault, in standard deviations of the latter, by the step since
-the end of a fault of 25 steps.
+Scores: every agent plays in environments whose observations freeze, or are zero or noise, in the last steps of every
+200. Results are stored in the folders of the runs: the same command continues where it was interrupted. Recovery: on
+recorded episodes, the root mean square difference of the predicted actions from those without a fault, in standard
+deviations of the latter, by the step since the end of a frozen spell of 25 steps.
 """
 
 import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -25,8 +26,8 @@ from decision_rnn.evaluation.evaluate import evaluate_once
 from decision_rnn.evaluation.held_out import predict_actions
 
 EVERY = 200
-LENGTHS = (0, 1, 5, 10, 25, 50)
-"""Lengths of the faults in steps."""
+FAULTS = (*product(("freeze",), (0, 1, 5, 10, 25, 50)), ("zero", 10), ("noise", 10))
+"""Faults and their lengths in steps."""
 FAULT = slice(100, 125)
 """The steps of the recorded episodes at which the observation of step 99 is seen."""
 AFTER, SHOWN = 50, (1, 2, 5, 10, 20, 50)
@@ -38,10 +39,10 @@ TRAINED = "-faults"
 """How variants that are trained with faults end."""
 
 
-def score(run: Run, length: int) -> float:
-    """The mean normalised score where the last `length` of every `EVERY` steps are frozen."""
+def score(run: Run, fault: str, length: int) -> float:
+    """The mean normalised score where the last `length` of every `EVERY` steps are a fault."""
     own = run.agent.provenance.environment_id
-    environment_id = f"decision_rnn/freeze-{length}-of-{EVERY}-{own}" if length else None
+    environment_id = f"decision_rnn/{fault}-{length}-of-{EVERY}-{own}" if length else None
     settings = replace(run.config.evaluation, environment_id=environment_id)
     return evaluate_once(run.folder, run.agent, settings).targets[0].score_mean
 
@@ -66,64 +67,79 @@ def recovery(run: Run, seen: EpisodeStore, frozen: EpisodeStore) -> np.ndarray:
     return np.sqrt((((found - true)[steps] / true.std(axis=0)) ** 2).mean(axis=(0, 2)))
 
 
-def draw(names: dict[str, str]) -> None:
-    """Means over seeds of the scores and of the recovery; agents that were trained with faults are dashed."""
-    figure, places = plt.subplots(1, 2, layout="constrained", figsize=(11, 4))
+def draw(names: dict[str, str], scores: pd.DataFrame, differences: pd.DataFrame) -> None:
+    """Means over seeds of the scores where observations freeze and of the recovery, a row for each dataset; agents that
+    were trained with faults are dashed."""
+    datasets = scores["dataset"].unique()
+    figure, places = plt.subplots(
+        len(datasets), 2, layout="constrained", figsize=(11, 0.5 + 3.5 * len(datasets)), squeeze=False
+    )
     plain = [name for name in names if not name.endswith(TRAINED)]
-    for place, file, x_label in zip(places, (SCORES, RECOVERY), ("frozen steps", "steps since the fault"), strict=True):
-        means = pd.read_csv(file).pivot_table("value", "steps", "variant", sort=False)
+    frozen = scores[scores["fault"] == "freeze"]
+    labels = ("frozen steps", "normalised score"), ("steps since the fault", "difference of actions")
+    for (row, dataset), (column, rows) in product(enumerate(datasets), enumerate((frozen, differences))):
+        place, (x_label, y_label) = places[row, column], labels[column]
+        means = rows[rows["dataset"] == dataset].pivot_table("value", "steps", "variant", sort=False)
         for variant, values in means.items():
             color, style = f"C{plain.index(variant.removesuffix(TRAINED))}", "--" if variant.endswith(TRAINED) else "-"
             place.plot(means.index, values, color=color, linestyle=style, label=names[variant])
-        place.set_xlabel(x_label)
-    places[0].set_ylabel("normalised score")
-    places[1].set_ylabel("difference of actions")
-    figure.legend(*places[0].get_legend_handles_labels(), loc="outside right center", fontsize=7)
+        place.set(xlabel=x_label, ylabel=y_label, title=dataset)
+    figure.legend(*places[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=7)
     with plt.rc_context({"svg.hashsalt": "decision-rnn"}):
         figure.savefig(FOLDER / PICTURE, metadata={"Date": None})
 
 
-def markdown(file: Path, names: dict[str, str], columns: Sequence[int], decimals: int) -> str:
-    """Table of means over seeds, with their range in brackets, by variant and some of the numbers of steps."""
-    grouped = pd.read_csv(file).groupby(["variant", "steps"])["value"].agg(["mean", "min", "max"]).round(decimals)
-    rows = [
-        [name, *("{:g} ({:g} to {:g})".format(*grouped.loc[variant, steps]) for steps in columns)]
+def markdown(file: Path, names: dict[str, str], rows: pd.DataFrame, columns: Sequence[str], decimals: int) -> str:
+    """Table of means over seeds, with their range in brackets, by variant and some values of `column`."""
+    grouped = rows.groupby(["variant", "column"])["value"].agg(["mean", "min", "max"]).round(decimals)
+    lines = [
+        [name, *("{:g} ({:g} to {:g})".format(*grouped.loc[variant, column]) for column in columns)]
         for variant, name in names.items()
     ]
-    head = list(map(str, columns))
-    return f"{table(['agent', *head], rows)}\n\n{source(file, head)}"
+    return f"{table(['agent', *columns], lines)}\n\n{source(file, columns)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparison, or of its seeds")
+    parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparison, or of its parts")
     folders = parser.parse_args().comparisons
     comparison = read_comparison(folders[0])
-    (dataset,) = (entry.data.name for entry in comparison.datasets)
     names = {variant.label: comparison.names[variant.label] for variant in comparison.variants}
     trials, sentence = read_trials(folders)
-    scores, differences = [], []
-    with tempfile.TemporaryDirectory() as temporary:
-        stores = with_fault(dataset, Path(temporary))
-        for path, trial in trials.items():
-            run, key = Run(path), (trial.variant, trial.seed)
-            scores += [(*key, length, score(run, length)) for length in LENGTHS]
-            differences += [(*key, step, value) for step, value in enumerate(recovery(run, *stores), 1)]
-            print(*(f"{value:.1f}" for *_, value in scores[-len(LENGTHS) :]), *key, flush=True)
+    played, predicted = [], []
+    for dataset in dict.fromkeys(trial.dataset for trial in trials.values()):
+        with tempfile.TemporaryDirectory() as temporary:
+            stores = with_fault(dataset, Path(temporary))
+            for path, trial in trials.items():
+                if trial.dataset == dataset:
+                    run, key = Run(path), (dataset, trial.variant, trial.seed)
+                    played += [(*key, *fault, score(run, *fault)) for fault in FAULTS]
+                    predicted += [(*key, step, value) for step, value in enumerate(recovery(run, *stores), 1)]
+                    print(*(f"{value:.1f}" for *_, value in played[-len(FAULTS) :]), *key, flush=True)
+    scores = pd.DataFrame(played, columns=["dataset", "variant", "seed", "fault", "steps", "value"])
+    differences = pd.DataFrame(predicted, columns=["dataset", "variant", "seed", "steps", "value"])
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for file, rows in ((SCORES, scores), (RECOVERY, differences)):
-        pd.DataFrame(rows, columns=["variant", "seed", "steps", "value"]).to_csv(file, index=False)
-    draw(names)
+    scores.to_csv(SCORES, index=False)
+    differences.to_csv(RECOVERY, index=False)
+    draw(names, scores, differences)
+    scores["column"] = scores["fault"] + " " + scores["steps"].astype(str)
+    differences["column"] = differences["steps"].astype(str)
     text = [
         "# Sensors that fail",
         f"![Scores by length of faults, and recovery]({PICTURE})",
-        f"Normalised score on {dataset} where the last steps of every {EVERY} are frozen, by their number: mean over "
-        f"seeds and their range, {run.config.evaluation.episodes} episodes a seed.",
-        markdown(SCORES, names, LENGTHS, 1),
-        f"Difference of actions from those without a fault, of {FAULT.stop - FAULT.start} steps, by the step since its "
-        "end: root mean square, in standard deviations.",
-        markdown(RECOVERY, names, SHOWN, 3),
+        f"Normalised score where the last steps of every {EVERY} are frozen, zero or standard normal noise, by their "
+        f"number: mean over seeds and their range, {run.config.evaluation.episodes} episodes a seed. Agents that were "
+        "trained with faults were trained with frozen observations. Difference of actions from those without a fault "
+        f"by the step since the end of {FAULT.stop - FAULT.start} frozen steps: root mean square, in standard "
+        "deviations.",
     ]
+    for dataset in scores["dataset"].unique():
+        own, recovered = (rows[rows["dataset"] == dataset] for rows in (scores, differences))
+        text += [
+            f"## {dataset}",
+            markdown(SCORES, names, own, [f"{fault} {length}" for fault, length in FAULTS], 1),
+            markdown(RECOVERY, names, recovered, list(map(str, SHOWN)), 3),
+        ]
     write_report(FOLDER / "README.md", "\n\n".join(text), sentence)
 
 

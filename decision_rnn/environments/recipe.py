@@ -55,13 +55,16 @@ class ScriptedRecipe(Recipe):
     chunk = 50
 
     @abstractmethod
-    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
-        """The environment of the episode with this index, and a policy that sees its state."""
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[Any], Any]]:
+        """The environment of the episode with this index, and a policy, which may know more than it is called with:
+        an observation."""
 
     def player(self) -> Callable[[int], Episode]:
         def play(index: int) -> Episode:
             generator = np.random.default_rng(index)
             environment, act = self.begin(index, generator)
-            return play_episode(environment, lambda *_: act(), seed=int(generator.integers(2**31)))
+            return play_episode(
+                environment, lambda observation, *_: act(observation), seed=int(generator.integers(2**31))
+            )
 
         return play

@@ -130,6 +130,74 @@ def test_higher_lower_expert_counts_what_is_left(level: str, decks: int) -> None
     assert np.mean([episode.rewards.sum() for episode in episodes]) == pytest.approx(dataset.references[1], abs=0.07)
 
 
+@pytest.mark.parametrize("level", ["easy", "medium", "hard"])
+def test_battleship_expert_tries_no_place_twice_and_first_those_beside_hits(level: str) -> None:
+    pytest.importorskip("popgym")
+    episode = memory_dataset(f"memory/battleship-{level}").recipe.player()(0)
+    side, tried, beside = episode.actions.shape[1] // 2, set(), set()
+    hits = episode.observations[1:, 1]
+    for action, hit in zip(episode.actions, hits, strict=True):
+        place = int(action[:side].argmax()), int(action[side:].argmax())
+        assert place not in tried
+        assert not beside - tried or place in beside
+        tried.add(place)
+        if hit:
+            around = {(place[0] + dx, place[1] + dy) for dx, dy in ((0, 1), (1, 0), (0, -1), (-1, 0))}
+            beside |= {(x, y) for x, y in around if 0 <= x < side and 0 <= y < side}
+    assert (hits.sum(), episode.terminated) == (12, True)
+
+
+def test_mine_sweeper_expert_hardly_ever_presses_what_must_be_a_mine() -> None:
+    """Beside all boards that the observations allow: 120 boards of sixteen places with two mines. The expert reads one
+    number at a time, so that it misses some."""
+    pytest.importorskip("popgym")
+    recipe, wins, pressed = memory_dataset("memory/minesweeper-easy").recipe, 0, list[bool]()
+    places = [(x, y) for x in range(4) for y in range(4)]
+    for index in range(0, 80, 2):
+        episode, boards, shown = recipe.player()(index), list(itertools.combinations(places, 2)), set()
+        for action, number in zip(episode.actions, episode.observations[1:].argmax(1), strict=True):
+            place = int(action[:4].argmax()), int(action[4:].argmax())
+            risks = {each: np.mean([each in board for board in boards]) for each in places if each not in shown}
+            assert place in risks
+            pressed.append(risks[place] == 1)
+            shown.add(place)
+            near = [sum(max(abs(x - place[0]), abs(y - place[1])) <= 1 for x, y in board) for board in boards]
+            boards = [
+                board for board, mines in zip(boards, near, strict=True) if mines == number and place not in board
+            ]
+        wins += len(shown) == 14 and bool(boards)
+    assert wins > 24
+    assert np.mean(pressed) < 0.02
+
+
+@pytest.mark.parametrize("level", ["easy", "medium", "hard"])
+def test_concentration_expert_turns_every_pair_that_it_has_seen(level: str) -> None:
+    pytest.importorskip("popgym")
+    episode = memory_dataset(f"memory/concentration-{level}").recipe.player()(0)
+    cards = episode.actions.shape[1]
+    shown = episode.observations.reshape(len(episode.observations), cards, -1).argmax(2)
+    seen, up = dict[int, int](), set[int]()
+    for (first, second), after in zip(episode.actions.argmax(1).reshape(-1, 2).tolist(), shown[2::2], strict=True):
+        known = [value for card, value in seen.items() if card not in up]
+        pairs = {value for value in known if known.count(value) > 1}
+        assert not {first, second} & up
+        assert not pairs or (seen.get(first) in pairs and after[first] == after[second])
+        assert after[first] not in known or after[first] == after[second]
+        seen |= {first: after[first], second: after[second]}
+        up |= {first, second} if after[first] == after[second] else set()
+    assert len(up) == cards
+
+
+def test_bandit_expert_pulls_the_arm_that_has_paid_most_often() -> None:
+    pytest.importorskip("popgym")
+    episode = memory_dataset("memory/multiarmed-bandit-easy").recipe.player()(0)
+    paid = dict.fromkeys(range(10), (1, 1))  # every arm is thought to have paid once
+    for arm, won in zip(episode.actions.argmax(1).tolist(), episode.observations[1:, 1].tolist(), strict=True):
+        assert paid[arm][0] / paid[arm][1] == max(wins / plays for wins, plays in paid.values())
+        paid[arm] = paid[arm][0] + won, paid[arm][1] + 1
+    assert episode.rewards.sum() > 0.3
+
+
 @pytest.mark.parametrize(
     ("name", "gains", "unit", "costs"),
     [

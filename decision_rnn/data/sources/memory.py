@@ -19,12 +19,17 @@ PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")
 
 RECALL, CARTPOLE, PENDULUM = (-0.5, 1.0), (0.111, 1.0), (0.246, 0.915)
 HIGHEST, OPTIMUM = "the highest", "an optimal controller by dynamic programming"
+EXPERT = "that of the expert, which is not the highest"
 POPGYM: dict[str, tuple[str, tuple[tuple[float, float], ...], str]] = {
     "repeat-first": ("RepeatFirst", (RECALL,) * 3, HIGHEST),
     "repeat-previous": ("RepeatPrevious", (RECALL,) * 3, HIGHEST),
     "autoencode": ("Autoencode", (RECALL,) * 3, HIGHEST),
     "count-recall": ("CountRecall", ((-0.926, 1.0), (-0.926, 1.0), (-0.882, 1.0)), HIGHEST),
     "higher-lower": ("HigherLower", ((0.0, 0.529), (0.0, 0.516), (0.0, 0.512)), "that of counting the cards"),
+    "battleship": ("Battleship", ((-0.44, 0.44), (-0.43, 0.5), (-0.41, 0.53)), EXPERT),
+    "minesweeper": ("MineSweeper", ((-0.24, 0.73), (-0.4, 0.34), (-0.44, 0.31)), EXPERT),
+    "concentration": ("Concentration", ((-0.19, 0.81), (-0.18, 0.81), (-0.83, 0.7)), EXPERT),
+    "multiarmed-bandit": ("MultiarmedBandit", ((0.0, 0.72), (0.0, 0.81), (0.0, 0.83)), EXPERT),
     "position-only-cartpole": ("PositionOnlyCartPole", (CARTPOLE, (0.0555, 1.0), (0.037, 1.0)), HIGHEST),
     "noisy-position-only-cartpole": ("NoisyPositionOnlyCartPole", (CARTPOLE,) * 3, HIGHEST),
     "velocity-only-cartpole": ("VelocityOnlyCartpole", (CARTPOLE, (0.0555, 1.0), (0.037, 1.0)), HIGHEST),

@@ -116,11 +116,11 @@ class DarkKeyToDoorRecipe(ScriptedRecipe):
     chunk = 2
     episodes: int | None = TRAINING_TASKS
 
-    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[Any], Any]]:
         room = DarkKeyToDoor(int(generator.integers(50, 101)), tasks()[index])
         decay = 0.9 * STEPS * room.episodes
 
-        def act() -> int:
+        def act(_: Any) -> int:
             return int(generator.integers(5)) if generator.random() < 1 - room.time / decay else approach(room)
 
         return room, act

@@ -70,10 +70,10 @@ class TMazeRecipe(ScriptedRecipe):
     length: int
     episodes: int | None = 2_000
 
-    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
+    def begin(self, index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[Any], Any]]:
         maze = TMaze(self.length, varied=True)
 
-        def act() -> int:
+        def act(_: Any) -> int:
             if maze.x < maze.corridor:
                 return RIGHT
             return UP if (maze.goal == 1) == (index % 2 == 0) else DOWN
