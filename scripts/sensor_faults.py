@@ -26,7 +26,7 @@ from decision_rnn.evaluation.evaluate import evaluate_once
 from decision_rnn.evaluation.held_out import predict_actions
 
 EVERY = 200
-FAULTS = (*product(("freeze",), (0, 1, 5, 10, 25, 50)), ("zero", 10), ("noise", 10))
+FAULTS = (*product(("freeze",), (0, 5, 10, 25)), ("zero", 10), ("noise", 10))
 """Faults and their lengths in steps."""
 FAULT = slice(100, 125)
 """The steps of the recorded episodes at which the observation of step 99 is seen."""
