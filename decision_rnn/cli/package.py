@@ -13,7 +13,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "run", help="the folder of a run, of a checkpoint, or of a packaged agent, which is only pushed"
     )
-    parser.add_settings(package, "output", "browser")
+    parser.add_settings(package, "output")
     parser.add_argument("--push", metavar="ORG/NAME", help="repository on the Hugging Face Hub")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
 

@@ -4,7 +4,6 @@
     policy.onnx                         the exported policy, for runtimes without torch
     results/*.json                      its evaluations
     README.md, replay.mp4               its model card and a video
-    browser/                            the page of `play --browser`, with `--browser`
 
 It contains no training state and no paths of the machine that trained the agent.
 """
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import jinja2
 
-from decision_rnn.deploy.browser import Subject, write_page
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.evaluation.results import Result, describe_acting, results_of, write_result
 from decision_rnn.evaluation.targets import default_return
@@ -28,7 +26,6 @@ from decision_rnn.utils.files import check_destination, new_directory
 from decision_rnn.utils.messages import pluralize, shell_join
 from decision_rnn.utils.parsing import AUTO, format_target
 
-BROWSER = "browser"
 SECONDS = 10.0
 """Length of the video."""
 
@@ -37,7 +34,6 @@ def package(
     run: str | Path,
     output: str | Path | None = None,
     name: str | None = None,
-    browser: bool = False,
 ) -> tuple[Path, list[str]]:
     """Write the agent of a run or checkpoint into a folder of its own.
 
@@ -45,7 +41,6 @@ def package(
         run: The folder of the run or of one of its checkpoints.
         output: The folder to create; `packages/DATASET-BACKBONE-seedN` if left out.
         name: The repository on the hub, `org/name`, that the model card names.
-        browser: Whether to add a page on which the agent plays in a browser.
 
     Returns:
         The folder, and a sentence about each part that is left out.
@@ -60,7 +55,7 @@ def package(
     run_folder = run_of(checkpoint)
     results = [] if run_folder is None else [*results_of(run_folder, trained.config, trained.provenance, trained.step)]
     with new_directory(folder) as new:
-        missing = write_package(new, trained, results, name or folder.name, browser=browser)
+        missing = write_package(new, trained, results, name or folder.name)
     return folder, missing
 
 
@@ -70,7 +65,6 @@ def write_package(
     results: Sequence[Result],
     name: str,
     shipped: bool = False,
-    browser: bool = False,
 ) -> list[str]:
     """Write an agent's files into an empty folder, and return a sentence about each part that is left out.
 
@@ -90,8 +84,6 @@ def write_package(
     if not shipped:
         writers[ONNX] = lambda path: export_onnx(trained, path)
     writers[CLIP] = lambda path: film(trained, path, target, 1, seed, SECONDS)
-    if browser:
-        writers[BROWSER] = lambda path: write_page(path, [Subject(name, trained, folder)])
     missing = [] if results else ["scores are left out: evaluate the run first"]
     for file, write in writers.items():
         try:
@@ -115,7 +107,7 @@ def write_card(folder: Path, trained: TrainedAgent, results: Sequence[Result], n
         name=name,
         shell_join=shell_join,
         on_hub=HUB_ID.fullmatch(name) and not name.startswith(f"{PRETRAINED}/"),
-        files={file for file in (ONNX, CLIP, BROWSER) if (folder / file).exists()},
+        files={file for file in (ONNX, CLIP) if (folder / file).exists()},
         trained=trained,
         result=result,
         held_out=next((each.held_out for each in results if each.held_out), None),

@@ -128,7 +128,6 @@ def test_card_has_the_hubs_metadata_and_the_scores(run: Path, tmp_path: Path) ->
     for words in ('load_agent("org/name")', "[hub,video]", "`policy.onnx`", "some note", "torch 2.", "f" * 64):
         assert words in card
     assert ", carried state, episode i from " in card
-    assert "`browser`" not in card
     library = pytest.importorskip("huggingface_hub")
     data = library.ModelCard(card).data
     assert data.library_name == "decision_rnn"
@@ -185,25 +184,16 @@ def test_card_python_example_has_the_return_of_evaluate(
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_package_with_policy_and_browser(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_with_policy(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fixture refuses them; the first test of this file has what is then left out."""
 
     def export(trained: TrainedAgent, path: Path) -> None:
         path.write_bytes(str(trained.step).encode())
 
-    def write(path: Path, subjects: list[Any]) -> None:
-        path.mkdir()
-        (path / "index.html").write_text(subjects[0].name)
-
     monkeypatch.setattr(packaging, "export_onnx", export)
-    _, left_out = package(run, tmp_path / "without", browser=True)
-    assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4", "browser"]
-    assert "Pendulum-v1" in left_out[1]  # which the page does not have
-    monkeypatch.setattr(packaging, "write_page", write)
-    folder, left_out = package(run, tmp_path / "packaged", browser=True)
+    folder, left_out = package(run, tmp_path / "packaged")
     assert (folder / "policy.onnx").read_bytes() == b"10"
-    assert (folder / "browser" / "index.html").read_text() == "packaged"
-    assert {"`policy.onnx`", "`browser`"} <= set((folder / "README.md").read_text().split())
+    assert "`policy.onnx`" in (folder / "README.md").read_text()
     assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4"]
 
 
