@@ -77,6 +77,7 @@ def mine_sweeper(environment: Any, *_: Any) -> np.ndarray:
 
 
 def first_place(places: np.ndarray) -> np.ndarray:
+    """Row and column of the first true entry."""
     return np.array(np.unravel_index(places.argmax(), places.shape))
 
 
@@ -99,9 +100,8 @@ def multiarmed_bandit(environment: Any, observations: Sequence[Any], actions: Se
 
 EXPERTS: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Any]] = {
     "RepeatFirst": lambda environment, *_: int(environment.get_state()[0]),
-    "RepeatPrevious": lambda environment, *_: int(
-        environment.get_state()[0][0]
-    ),  # 0 while there are fewer than k cards
+    # 0 while there are fewer than k cards
+    "RepeatPrevious": lambda environment, *_: int(environment.get_state()[0][0]),
     "Autoencode": lambda environment, *_: int(environment.deck.suits_idx[environment.deck["system"][-1]]),
     "CountRecall": lambda environment, *_: int(environment.counts[environment.query]),
     "Battleship": battleship,
