@@ -14,19 +14,28 @@ from results_folder import RESULTS, read_trials, source, table, write_report
 from decision_rnn import read_comparison
 
 FOLDER = RESULTS / "memory" / "popgym"
-CSV = FOLDER / "returns.csv"
+RETURNS, SUMMARY = FOLDER / "returns.csv", FOLDER / "summary.csv"
 CONTROL = "cartpole|pendulum"
 """The names of tasks of control; the others are puzzles."""
 
 
-def cells(returns: pd.DataFrame, columns: list[str], total: bool) -> list[str]:
-    """Of each column the mean return over datasets, or their sum, averaged over seeds, with its range over seeds."""
-    grouped = returns.groupby(["agent", "seed"])["return"]
-    seeds = (grouped.sum() if total else grouped.mean()).groupby("agent").agg(["mean", "min", "max"]).round(2)
-    ranges = [
-        f" ({low:g} to {high:g})" if high > low else "" for low, high in seeds.loc[columns, ["min", "max"]].values
-    ]
-    return [f"{mean:g}{ends}" for mean, ends in zip(seeds.loc[columns, "mean"], ranges, strict=True)]
+def summarise(returns: pd.DataFrame) -> pd.DataFrame:
+    """Means over the levels of each task, and sums over tasks and levels, with columns `task`, `agent`, `seed` and
+    `return`."""
+    control = returns["dataset"].str.contains(CONTROL)
+    parts = {"puzzles": returns[~control], "control": returns[control], "all": returns}
+    task = returns["dataset"].str.removeprefix("memory/").str.rsplit("-", n=1).str[0]
+    tables = {name: part.groupby(["agent", "seed"])["return"].mean() for name, part in returns.groupby(task)}
+    for name, part in parts.items():
+        label = f"sum of {part['dataset'].nunique()}: {name}"
+        tables[label] = part.groupby(["agent", "seed"])["return"].sum()
+    return pd.concat(tables, names=["task"]).reset_index()
+
+
+def with_ends(returns: pd.Series) -> str:
+    """The mean, and the range where there is one."""
+    mean, low, high = returns.mean(), returns.min(), returns.max()
+    return f"{mean:.2f}" + (f" ({low:.2f} to {high:.2f})" if high > low else "")
 
 
 def main() -> None:
@@ -34,29 +43,31 @@ def main() -> None:
     parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparisons, or of their seeds")
     folders = parser.parse_args().comparisons
     comparisons = [read_comparison(folder) for folder in folders]
+    names = comparisons[0].names
     trials, sentence = read_trials(folders)
-    rows = [(trial.dataset, trial.variant, trial.seed, trial.targets[0].return_mean) for trial in trials.values()]
+    rows = [
+        (trial.dataset, names[trial.variant], trial.seed, trial.targets[0].return_mean) for trial in trials.values()
+    ]
     specs = {entry.data.name: entry.data for comparison in comparisons for entry in comparison.datasets}
     for name, spec in specs.items():
         rows += [(name, "random", 0, spec.reference_min), (name, "reference", 0, spec.reference_max)]
     returns = pd.DataFrame(rows, columns=["dataset", "agent", "seed", "return"])
+    summary = summarise(returns)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    returns.to_csv(CSV, index=False)
-    columns = [*comparisons[0].names, "random", "reference"]
-    task = returns["dataset"].str.removeprefix("memory/").str.rsplit("-", n=1).str[0]
-    lines = [[name, *cells(part, columns, total=False)] for name, part in returns.groupby(task)]
-    control = returns["dataset"].str.contains(CONTROL)
-    for name, part in (("puzzles", returns[~control]), ("control", returns[control]), ("all", returns)):
-        lines.append([f"sum of {part['dataset'].nunique()}: {name}", *cells(part, columns, total=True)])
-    head = ["task", *(comparisons[0].names.get(column, column) for column in columns)]
+    returns.to_csv(RETURNS, index=False)
+    summary.to_csv(SUMMARY, index=False)
+    cells = summary.groupby(["task", "agent"], sort=False)["return"].apply(with_ends).unstack("agent")
+    columns = [*(names[variant.label] for variant in comparisons[0].variants), "random", "reference"]
+    lines = [[task, *row] for task, row in zip(cells.index, cells[columns].to_numpy().tolist(), strict=True)]
     first = next(iter(trials.values())).targets[0]
     text = [
         "# POPGym",
         "Behaviour cloning of scripted experts. Mean return over the three levels of each task, and sums over tasks "
         f"and levels: mean over seeds and their range, {len(first.returns)} episodes a seed. Random: the mean of "
         "random actions. Reference: the highest return, that of an optimal controller, or that of the expert "
-        "([datasets](../../../docs/datasets.md#memory-tasks)). Published sums are of other data and of 48 levels.",
-        f"{table(head, lines)}\n\n{source(CSV, [])}",
+        "([datasets](../../../docs/datasets.md#memory-tasks)). Published sums are of other data and of 48 levels. "
+        f"Returns by level: [{RETURNS.name}]({RETURNS.name}).",
+        f"{table(['task', *columns], lines)}\n\n{source(SUMMARY, [])}",
     ]
     write_report(FOLDER / "README.md", "\n\n".join(text), sentence)
 
