@@ -144,7 +144,11 @@ def main() -> None:
         markdown(summary, csv),
     ]
     if long:
-        text[1] += " Corridors are left out where a seed fails in a shorter one. The policies are exported."
+        states = {trial.variant: f"{trial.variant} {trial.state_bytes}" for trial in trials.values()}
+        text[1] += (
+            " Corridors are left out where a seed fails in a shorter one. The policies are exported; the state of one "
+            f"environment has {', '.join(states.values())} bytes."
+        )
     else:
         draw(summary)
         text.insert(1, "![T-Maze accuracy by corridor length](memory-tmaze.png)")
