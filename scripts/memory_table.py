@@ -5,7 +5,7 @@
     python scripts/memory_table.py    # only draws the picture again, from memory-tmaze.csv
 
 With --long, results/memory/tmaze-long/: corridors of up to a million steps, played by exported policies, which are
-several times as fast. A longer corridor is only played by variants that have 100% in the shorter one with every seed.
+several times as fast. A longer corridor is only played by agents that have 100% in the shorter one.
 
     decision-rnn compare --config configs/comparisons/memory-tmaze-long.yaml --output runs/memory-tmaze-long
     python scripts/memory_table.py runs/memory-tmaze-long --long
@@ -49,17 +49,19 @@ NAMES = {"aaren": "aaren", "gru": "GRU", "mingru": "minGRU", "lstm": "LSTM", "ma
 
 
 def measure(trials: Mapping[Path, Trial], lengths: Sequence[int], episodes: int, long: bool) -> pd.DataFrame:
-    """Accuracy of trials, by the folders of their runs, and corridor length. With `long`, exported policies play, and a
-    variant that has less than 100% with some seed does not play longer corridors."""
-    rows: list[tuple[str, int, int, float]] = []
+    """Accuracy of trials, by the folders of their runs, and corridor length. With `long`, exported policies play, and
+    agents that have less than 100% do not play longer corridors."""
+    rows, failed = list[tuple[str, int, int, float]](), set[Path]()
     for length in lengths:
         for path, trial in trials.items():
+            if path in failed:
+                continue
             run = Run(path)
             accuracy = conditioning_accuracy(run, exported(run) if long else run.agent, length, episodes)
             rows.append((trial.variant, trial.seed, length, accuracy))
             print(*rows[-1], flush=True)
-        failed = {variant for variant, _, steps, accuracy in rows if steps == length and accuracy < 100}
-        trials = {path: trial for path, trial in trials.items() if not long or trial.variant not in failed}
+            if long and accuracy < 100:
+                failed.add(path)
     return pd.DataFrame(rows, columns=["backbone", "seed", "steps", "accuracy_percent"])
 
 
@@ -110,16 +112,30 @@ def draw(summary: pd.DataFrame) -> None:
     figure.savefig(PICTURE, dpi=150)
 
 
-def markdown(summary: pd.DataFrame, file: Path) -> str:
+def markdown(summary: pd.DataFrame) -> str:
     """Table of means over seeds, with the range in brackets where seeds differ."""
     rows = []
     for name in summary["mean"].sum(axis=1).sort_values(ascending=False, kind="stable").index:
         learnt = summary["mean"].loc[name, LONGEST_TRAINED] >= LEARNT
         statistics = zip(*(summary[statistic].loc[name] for statistic in ("mean", "min", "max")), strict=True)
-        cells = ["" if np.isnan(mean) else with_range(mean, low, high) for mean, low, high in statistics]
-        rows.append([name if learnt else f"{name}*", *cells])
-    lengths = [f"{length:,}" for length in summary["mean"].columns]
-    return f"{table(['backbone', *lengths], rows)}\n\n{source(file, lengths)}"
+        rows.append([name if learnt else f"{name}*", *(with_range(*values) for values in statistics)])
+    lengths = [f"{length:,}" for length in LENGTHS]
+    return f"{table(['backbone', *lengths], rows)}\n\n{source(CSV, lengths)}"
+
+
+def long_markdown(accuracy: pd.DataFrame, states: Mapping[str, int]) -> str:
+    """Table of the number of seeds with 100% by corridor length, of the accuracy at `LONG_LENGTHS[1]`, which all play,
+    and of the size of the state."""
+    perfect = accuracy[accuracy["accuracy_percent"] == 100].pivot_table("seed", "backbone", "steps", "count", 0)
+    seeds = accuracy.groupby("backbone")["seed"].nunique()
+    by_all = accuracy[accuracy["steps"] == LONG_LENGTHS[1]].groupby("backbone")["accuracy_percent"]
+    ends = by_all.agg(["mean", "min", "max"])
+    rows = []
+    for name in ends.join(perfect).sort_values([*reversed(LONG_LENGTHS), "mean"], ascending=False).index:
+        counts = [f"{perfect.loc[name, length]:.0f} of {seeds[name]}" for length in LONG_LENGTHS]
+        rows.append([name, *counts, with_range(*ends.loc[name]), str(states[name])])
+    head = [f"{length:,}" for length in LONG_LENGTHS]
+    return table(["backbone", *head, f"accuracy at {LONG_LENGTHS[1]:,}", "state, bytes"], rows)
 
 
 def main() -> None:
@@ -135,23 +151,27 @@ def main() -> None:
     accuracy = measure(trials, lengths, episodes, long)
     csv.parent.mkdir(parents=True, exist_ok=True)
     accuracy.to_csv(csv, index=False)
-    summary = summarise(accuracy)
-    text = [
-        "# T-Maze, up to a million steps" if long else "# T-Maze",
+    how = (
         "Trained on memory/tmaze-30. Accuracy: percentage of episodes that succeed when conditioned on 1 and fail when "
-        f"conditioned on 0, {episodes} episodes each way, mean over seeds and their range; 50 by chance. *: below "
-        f"{LEARNT:.0f} at the training lengths, so the row is not about memory.",
-        markdown(summary, csv),
-    ]
+        f"conditioned on 0, {episodes} episodes each way in the same corridors, mean over seeds and their range; about "
+        "50 for an agent that ignores the cue."
+    )
     if long:
-        states = {trial.variant: f"{trial.variant} {trial.state_bytes}" for trial in trials.values()}
-        text[1] += (
-            " Corridors are left out where a seed fails in a shorter one. The policies are exported; the state of one "
-            f"environment has {', '.join(states.values())} bytes."
-        )
+        states = {trial.variant: trial.state_bytes for trial in trials.values()}
+        text = [
+            "# T-Maze, up to a million steps",
+            f"Seeds with an accuracy of 100%, by corridor length. {how} A longer corridor is only played by agents "
+            "that have 100% in the shorter one. The policies are exported.",
+            long_markdown(accuracy, states),
+        ]
     else:
-        draw(summary)
-        text.insert(1, "![T-Maze accuracy by corridor length](memory-tmaze.png)")
+        draw(summary := summarise(accuracy))
+        text = [
+            "# T-Maze",
+            "![T-Maze accuracy by corridor length](memory-tmaze.png)",
+            f"{how} *: below {LEARNT:.0f} at the training lengths, so the row is not about memory.",
+            markdown(summary),
+        ]
     write_report(csv.parent / "README.md", "\n\n".join(text), sentence)
 
 
