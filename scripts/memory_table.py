@@ -11,8 +11,9 @@ several times as fast. A longer corridor is only played by agents that have 100%
     python scripts/memory_table.py runs/memory-tmaze-long --long
 
 Agents play corridors much longer than those of their data, conditioned on a return of 1 and of 0. Conditioning accuracy
-is the percentage of episodes that succeed when conditioned on 1 and fail when conditioned on 0: 50 by chance. Results
-are stored in the folders of the runs: the same command continues where it was interrupted.
+is the percentage of episodes that succeed when conditioned on 1 and fail when conditioned on 0: about 50 for an agent
+that ignores the cue. Results are stored in the folders of the runs: the same command continues where it was
+interrupted.
 """
 
 import argparse

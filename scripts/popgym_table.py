@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparisons, or of their seeds")
     folders = parser.parse_args().comparisons
     comparisons = [read_comparison(folder) for folder in folders]
-    names = comparisons[0].names
+    names = {label: name for comparison in comparisons for label, name in comparison.names.items()}
     trials, sentence = read_trials(folders)
     rows = [
         (trial.dataset, names[trial.variant], trial.seed, trial.targets[0].return_mean) for trial in trials.values()
@@ -62,8 +62,9 @@ def main() -> None:
     first = next(iter(trials.values())).targets[0]
     text = [
         "# POPGym",
-        "Behaviour cloning of scripted experts. Mean return over the three levels of each task, and sums over tasks "
-        f"and levels: mean over seeds and their range, {len(first.returns)} episodes a seed. Random: the mean of "
+        "Behaviour cloning of the half of the episodes with the highest returns, most of them a scripted expert's. "
+        "Mean return over the three levels of each task, and sums over tasks and levels: mean over seeds and their "
+        f"range, {len(first.returns)} episodes a seed. Random: the mean of "
         "random actions. Reference: the highest return, that of an optimal controller, or that of the expert "
         "([datasets](../../../docs/datasets.md#memory-tasks)). Published sums are of other data and of 48 levels. "
         f"Returns by level: [{RETURNS.name}]({RETURNS.name}).",

@@ -12,6 +12,7 @@ from pathlib import Path
 from decision_rnn import read_comparison
 from decision_rnn.comparison.record import Trial
 from decision_rnn.evaluation.results import PACKAGES
+from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.machine import commit, describe_hardware, describe_versions, hardware, versions
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -42,7 +43,10 @@ def provenance(seeds: Sequence[int] = (), packages: Sequence[str] = (), notes: s
 def read_trials(folders: Sequence[Path]) -> tuple[dict[Path, Trial], str]:
     """The trials of a comparison's folders, one or one for each part of its seeds, by the folders of their runs; and
     the sentence of `provenance`, with their seeds and commits."""
-    trials = {folder / trial.run: trial for folder in folders for trial in read_comparison(folder).trials}
+    comparisons = {folder: read_comparison(folder) for folder in folders}
+    if any(comparison.failed for comparison in comparisons.values()):
+        raise InputError("a comparison has failed runs: run it again first")
+    trials = {folder / trial.run: trial for folder, each in comparisons.items() for trial in each.trials}
     seeds = sorted({trial.seed for trial in trials.values()})
     commits = ", ".join(dict.fromkeys(trial.commit or "unknown" for trial in trials.values()))
     return trials, provenance(seeds, notes=f"the agents were made at commit {commits}")

@@ -103,8 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparison, or of its parts")
     folders = parser.parse_args().comparisons
-    comparison = read_comparison(folders[0])
-    names = {variant.label: comparison.names[variant.label] for variant in comparison.variants}
+    comparisons = [read_comparison(folder) for folder in folders]
+    names = {each.label: each.name for comparison in comparisons for each in comparison.variants}
     trials, sentence = read_trials(folders)
     played, predicted = [], []
     for dataset in dict.fromkeys(trial.dataset for trial in trials.values()):
@@ -122,22 +122,24 @@ def main() -> None:
     scores.to_csv(SCORES, index=False)
     differences.to_csv(RECOVERY, index=False)
     draw(names, scores, differences)
-    scores["column"] = scores["fault"] + " " + scores["steps"].astype(str)
+    columns = ["no fault" if not length else f"{fault} {length}" for fault, length in FAULTS]
+    scores["column"] = [columns[FAULTS.index(fault)] for fault in zip(scores["fault"], scores["steps"], strict=True)]
     differences["column"] = differences["steps"].astype(str)
     text = [
         "# Sensors that fail",
         f"![Scores by length of faults, and recovery]({PICTURE})",
-        f"Normalised score where the last steps of every {EVERY} are frozen, zero or standard normal noise, by their "
-        f"number: mean over seeds and their range, {run.config.evaluation.episodes} episodes a seed. Agents that were "
-        "trained with faults were trained with frozen observations. Difference of actions from those without a fault "
-        f"by the step since the end of {FAULT.stop - FAULT.start} frozen steps: root mean square, in standard "
-        "deviations.",
+        f"First tables: normalised score where the last steps of every {EVERY} are frozen, zero or standard normal "
+        "noise; columns are the fault and its length in steps. Mean over seeds and their range, "
+        f"{run.config.evaluation.episodes} episodes a seed. Agents that were trained with faults saw frozen "
+        "observations, of lengths drawn at random. Second tables: difference of actions from those without a fault by "
+        f"the step since the end of {FAULT.stop - FAULT.start} frozen steps, over at most {EPISODES} long episodes of "
+        "the data: root mean square, in standard deviations.",
     ]
     for dataset in scores["dataset"].unique():
         own, recovered = (rows[rows["dataset"] == dataset] for rows in (scores, differences))
         text += [
             f"## {dataset}",
-            markdown(SCORES, names, own, [f"{fault} {length}" for fault, length in FAULTS], 1),
+            markdown(SCORES, names, own, columns, 1),
             markdown(RECOVERY, names, recovered, list(map(str, SHOWN)), 3),
         ]
     write_report(FOLDER / "README.md", "\n\n".join(text), sentence)

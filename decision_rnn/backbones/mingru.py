@@ -9,10 +9,14 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
 with g(x) = x + 0.5 for x >= 0, sigmoid(x) otherwise (appendix B.2: it keeps the candidate positive, as the
 paper's log-space scan requires).
 
-A sigmoid never is 0, so that every step overwrites a little of the state, and over hundreds of thousands of steps all
-of it. With `gate: stretched`, which is ours, a step may leave it exactly as it is:
+A sigmoid never is 0, so that every step overwrites a little of the state. With `gate: stretched` a step may leave it
+exactly as it is, as with the gate of GateL0RD (Gumbsch et al. 2021, arXiv 2110.15949):
 
     z_t = clip(1.2 sigmoid(W_z x_t) - 0.1, 0, 1)
+
+with the stretch of the hard concrete distribution (Louizos et al. 2018, arXiv 1712.01312), without its noise. This
+choice is ours. `init_half_life` then sets the bias only: as inputs vary, half-lives begin at 35 tokens or less, and
+channels that begin with the longest ones are closed about half of the time. A closed gate has no gradient.
 
 Deviations from the paper, and from the authors' code (BorealisAI/minRNNs):
 
@@ -48,7 +52,8 @@ class MinimalConfig(FadingConfig):
             `width`.
         scan: How a segment is computed: `direct`, step by step, exact and several times as fast on a CPU; or `log`,
             the paper's parallel scan in log space, for comparison, which loses precision as the segment grows.
-        gate: `sigmoid`, or `stretched` and clipped, so that channels can keep what they hold over any number of steps.
+        gate: `sigmoid`, or `stretched` and clipped, so that channels can keep what they hold over any number of steps;
+            half-lives then begin at 35 tokens or less, whatever `init_half_life` is.
     """
 
     expansion: PositiveFloat = 1.0

@@ -8,7 +8,8 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
 
 Deviations from the paper: as for minGRU (mingru.py). The quotient is computed as i' = sigmoid(log i - log f), because f
 and i both underflow for strongly negative gates. The bias of i begins as far below 0 as that of f above
-(time_scales.py), so that f' is about f: with i at 1/2, f' would be at most 2/3.
+(time_scales.py), so that f' is about f: with i at 1/2, f' would be at most 2/3. With `gate: stretched` i' is stretched
+and clipped as z is in minGRU, and f' is 1 - i'.
 """
 
 from decision_rnn.backbones.contract import config_dataclass, register_backbone

@@ -41,7 +41,7 @@ def test_saturated_gates_match_the_float64_reference(name, options, dtype, toler
         assert_near(found, right, tolerance, str(mode))
 
 
-def test_stretched_gate_begins_with_the_half_lives_of_a_sigmoid():
+def test_stretched_gate_begins_with_the_half_lives_of_a_sigmoid_where_inputs_are_zero():
     plain, stretched = (make("mingru", gate=gate) for gate in ("sigmoid", "stretched"))
     torch.manual_seed(0)
     random = torch.nn.Linear(8, 16).bias[:8]  # to which the biases of the half-lives are added
