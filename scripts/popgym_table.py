@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-from results_folder import RESULTS, read_trials, source, table, write_report
+from results_folder import RESULTS, read_trials, source, table, with_range, write_report
 
 from decision_rnn import read_comparison
 
@@ -32,12 +32,6 @@ def summarise(returns: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, names=["task"]).reset_index()
 
 
-def with_ends(returns: pd.Series) -> str:
-    """The mean, and the range where there is one."""
-    mean, low, high = returns.mean(), returns.min(), returns.max()
-    return f"{mean:.2f}" + (f" ({low:.2f} to {high:.2f})" if high > low else "")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparisons", type=Path, nargs="+", help="folders of the comparisons, or of their seeds")
@@ -56,7 +50,8 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     returns.to_csv(RETURNS, index=False)
     summary.to_csv(SUMMARY, index=False)
-    cells = summary.groupby(["task", "agent"], sort=False)["return"].apply(with_ends).unstack("agent")
+    statistics = summary.groupby(["task", "agent"], sort=False)["return"].agg(["mean", "min", "max"])
+    cells = statistics.apply(lambda row: with_range(*row, decimals=2), axis=1).unstack("agent")
     columns = [*(names[variant.label] for variant in comparisons[0].variants), "random", "reference"]
     lines = [[task, *row] for task, row in zip(cells.index, cells[columns].to_numpy().tolist(), strict=True)]
     first = next(iter(trials.values())).targets[0]

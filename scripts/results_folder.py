@@ -57,9 +57,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
-def with_range(mean: float, low: float, high: float) -> str:
-    """A mean in whole numbers, with its range over seeds where that is wider than 1."""
-    return f"{mean:.0f}" + (f" ({low:.0f} to {high:.0f})" if high - low >= 1 else "")
+def with_range(mean: float, low: float, high: float, decimals: int = 0) -> str:
+    """A mean, with its range over seeds where that is as wide as the last decimal."""
+    ends = f" ({low:.{decimals}f} to {high:.{decimals}f})" if high - low >= 10.0**-decimals else ""
+    return f"{mean:.{decimals}f}{ends}"
 
 
 def source(file: Path, settings: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from results_folder import RESULTS, read_trials, source, table, write_report
+from results_folder import RESULTS, read_trials, source, table, with_range, write_report
 
 from decision_rnn import EpisodeStore, Run, open_dataset, read_comparison
 from decision_rnn.evaluation.evaluate import evaluate_once
@@ -91,9 +91,9 @@ def draw(names: dict[str, str], scores: pd.DataFrame, differences: pd.DataFrame)
 
 def markdown(file: Path, names: dict[str, str], rows: pd.DataFrame, columns: Sequence[str], decimals: int) -> str:
     """Table of means over seeds, with their range in brackets, by variant and some values of `column`."""
-    grouped = rows.groupby(["variant", "column"])["value"].agg(["mean", "min", "max"]).round(decimals)
+    grouped = rows.groupby(["variant", "column"])["value"].agg(["mean", "min", "max"])
     lines = [
-        [name, *("{:g} ({:g} to {:g})".format(*grouped.loc[variant, column]) for column in columns)]
+        [name, *(with_range(*grouped.loc[variant, column], decimals) for column in columns)]
         for variant, name in names.items()
     ]
     return f"{table(['agent', *columns], lines)}\n\n{source(file, columns)}"
