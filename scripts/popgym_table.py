@@ -8,10 +8,11 @@ python scripts/popgym_table.py runs/popgym runs/popgym-actions
 import argparse
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from results_folder import RESULTS, read_trials, source, table, with_range, write_report
 
-from decision_rnn import read_comparison
+from decision_rnn import open_dataset, read_comparison
 
 FOLDER = RESULTS / "memory" / "popgym"
 RETURNS, SUMMARY = FOLDER / "returns.csv", FOLDER / "summary.csv"
@@ -30,6 +31,13 @@ def summarise(returns: pd.DataFrame) -> pd.DataFrame:
         label = f"sum of {part['dataset'].nunique()}: {name}"
         tables[label] = part.groupby(["agent", "seed"])["return"].sum()
     return pd.concat(tables, names=["task"]).reset_index()
+
+
+def expert_share(dataset: str) -> float:
+    """The expert's own episodes, those with an even index, in the half with the highest returns, in percent."""
+    returns = open_dataset(dataset).store.episode_returns
+    best = np.argsort(-returns, kind="stable")[: len(returns) // 2]
+    return 100 * (best % 2 == 0).mean()
 
 
 def main() -> None:
@@ -54,13 +62,14 @@ def main() -> None:
     cells = statistics.apply(lambda row: with_range(*row, decimals=2), axis=1).unstack("agent")
     columns = [*(names[variant.label] for variant in comparisons[0].variants), "random", "reference"]
     lines = [[task, *row] for task, row in zip(cells.index, cells[columns].to_numpy().tolist(), strict=True)]
-    first = next(iter(trials.values())).targets[0]
+    first, shares = next(iter(trials.values())).targets[0], [expert_share(name) for name in specs]
     text = [
         "# POPGym",
-        "Behaviour cloning of the half of the episodes with the highest returns, most of them a scripted expert's. "
-        "Mean return over the three levels of each task, and sums over tasks and levels: mean over seeds and their "
-        f"range, {len(first.returns)} episodes a seed. Random: the mean of "
-        "random actions. Reference: the highest return, that of an optimal controller, or that of the expert "
+        f"Behaviour cloning of the half of the episodes with the highest returns: {min(shares):.0f} to "
+        f"{max(shares):.0f}% of these, depending on the task, are a scripted expert's own, the others have random "
+        "actions among them. Mean return over the three levels of each task, and sums over tasks and levels: mean over "
+        f"seeds and their range, {len(first.returns)} episodes a seed. Random: the mean of random actions. Reference: "
+        "the highest return, that of an optimal controller, or that of the expert "
         "([datasets](../../../docs/datasets.md#memory-tasks)). Published sums are of other data and of 48 levels. "
         f"Returns by level: [{RETURNS.name}]({RETURNS.name}).",
         f"{table(['task', *columns], lines)}\n\n{source(SUMMARY, [])}",
