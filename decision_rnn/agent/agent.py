@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.agent.network import PolicyNetwork
+from decision_rnn.agent.objectives.base import Objective
 from decision_rnn.backbones import State, reset_rows, select_rows
 from decision_rnn.data.stream import Batch
 from decision_rnn.utils.errors import InputError
@@ -112,7 +113,7 @@ class DecisionAgent(PolicyNetwork):
         action = self.encoder.mean.new_zeros(len(target), self.action_dim)
         timestep = torch.zeros(len(target), dtype=torch.int64, device=action.device)
         memory, plan = self.backbone.initial_state(len(target)), self.objective.initial_state(len(target))
-        return ActingState(self.condition.initial_state(target), action, timestep, memory, plan)
+        return ActingState(self.condition.initial_state(target.to(action)), action, timestep, memory, plan)
 
     def act(
         self, observation: Tensor, reward: Tensor, state: ActingState, sample: bool = False
@@ -169,10 +170,10 @@ class DecisionAgent(PolicyNetwork):
     def check_acting(self, actions: Literal["greedy", "sampled"], inference: Literal["recurrent", "window"]) -> None:
         """InputError if the objective cannot sample or guide actions, or carries a state, which re-running a window
         loses."""
-        objective = f"the objective {type(self.objective).__name__}"
-        if actions == "sampled" and not self.objective.samples:
+        defined, objective = type(self.objective), f"the objective {type(self.objective).__name__}"
+        if actions == "sampled" and defined.sample is Objective.sample:
             raise InputError(f"{objective} has no probabilities, so evaluation.actions cannot be sampled")
-        if self.condition_config.guidance != 1 and not self.objective.guides:
+        if self.condition_config.guidance != 1 and defined.guided is Objective.guided:
             raise InputError(f"{objective} has no guidance, so condition.guidance must be 1")
         if inference == "window" and self.objective.initial_state(1):
             raise InputError(f"{objective} carries a state, so evaluation.inference cannot be window")

@@ -96,12 +96,23 @@ def run_stepwise(
     module: SequenceMixer, x: Tensor, state: State | None = None, reset: Tensor | None = None
 ) -> tuple[Tensor, State]:
     """Run a mixer as in acting, one `step` after the other; arguments and result as for `SequenceMixer.forward`."""
-    initial, outputs = module.initial_state(len(x)), []
-    state = initial if state is None else state
-    for t in range(x.shape[1]):
+    initial = module.initial_state(len(x))
+    return run_steps(module.step, x, initial if state is None else state, initial, reset)
+
+
+def run_steps(
+    step: Callable[[Tensor, State], tuple[Tensor, State]],
+    x: Tensor,
+    state: State,
+    initial: State,
+    reset: Tensor | None,
+) -> tuple[Tensor, State]:
+    """Call `step` for every time of x, (batch, time, ...), from `state`; rows begin again from `initial` at resets."""
+    outputs = []
+    for t, x_t in enumerate(x.unbind(1)):
         if reset is not None:
             state = reset_rows(state, initial, reset[:, t])
-        y, state = module.step(x[:, t], state)
+        y, state = step(x_t, state)
         outputs.append(y)
     return torch.stack(outputs, dim=1), state
 

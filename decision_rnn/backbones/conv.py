@@ -35,13 +35,15 @@ class ConvConfig(BackboneConfig):
     kernel: Kernel = 6
 
 
-class CausalConvolution(Layer):
+@register_backbone(ConvConfig)
+class Conv(Layer):
     """A causal depthwise convolution, which a block may also have in front of its mixer.
 
     State: the last `kernel` - 1 inputs, oldest first, (batch, kernel - 1, width).
     """
 
-    def __init__(self, width: int, kernel: int) -> None:
+    def __init__(self, config: ConvConfig) -> None:
+        width, kernel = config.width, config.kernel
         super().__init__((kernel - 1, width))
         bound = kernel**-0.5  # the initialisation of torch.nn.Conv1d
         self.weight = nn.Parameter(torch.empty(width, kernel).uniform_(-bound, bound))  # oldest step first
@@ -55,14 +57,6 @@ class CausalConvolution(Layer):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         y, past = convolve_step(self.weight, self.bias, x, state[0])
         return y, (past,)
-
-
-@register_backbone(ConvConfig)
-class Conv(CausalConvolution):
-    """State: the last `kernel` - 1 inputs, oldest first, (batch, kernel - 1, width)."""
-
-    def __init__(self, config: ConvConfig) -> None:
-        super().__init__(config.width, config.kernel)
 
 
 def convolve(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone
-from decision_rnn.backbones.ops.recurrence import keep_mask, linear_recurrence
+from decision_rnn.backbones.contract import Layer, State, config_dataclass, register_backbone, run_steps
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
@@ -44,20 +44,16 @@ class SCRN(Layer):
         self.output = nn.Linear(2 * width, width)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        h, s = state or self.initial_state(len(x))
-        slow, outputs = linear_recurrence(torch.sigmoid(self.beta), self._drive(x), s, reset), []
-        driven = self._drive_hidden(x, slow)
-        keep = None if reset is None else keep_mask(reset, h.dtype)
-        for t, driven_t in enumerate(driven.unbind(1)):
-            h = self._advance(driven_t, h if keep is None else h * keep[:, t])
-            outputs.append(h)
-        y = self.output(torch.cat([torch.stack(outputs, dim=1), slow], dim=-1))
-        return y, (h, slow[:, -1].clone())
+        initial = self.initial_state(len(x))
+        *before, s = state or initial
+        slow = linear_recurrence(torch.sigmoid(self.beta), self._drive(x), s, reset)
+        h, after = run_steps(self._advance, self._drive_hidden(x, slow), tuple(before), initial[:1], reset)
+        return self.output(torch.cat([h, slow], dim=-1)), (*after, slow[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         s = torch.sigmoid(self.beta) * state[1] + self._drive(x)
-        h = self._advance(self._drive_hidden(x, s), state[0])
-        return self.output(torch.cat([h, s], dim=-1)), (h, s)
+        h, after = self._advance(self._drive_hidden(x, s), state[:1])
+        return self.output(torch.cat([h, s], dim=-1)), (*after, s)
 
     def _drive(self, x: Tensor) -> Tensor:
         """(1 - alpha) * B x, (..., width), in float32 also under autocast."""
@@ -68,6 +64,7 @@ class SCRN(Layer):
         weight, _, bias, recurrent_bias = self.hidden.all_weights[0]
         return F.linear(torch.cat([x.to(s.dtype), s], dim=-1), weight, bias + recurrent_bias)
 
-    def _advance(self, driven: Tensor, h: Tensor) -> Tensor:
-        """h after a step, in float32 also under autocast."""
-        return torch.sigmoid(F.linear(h, self.hidden.all_weights[0][1]).to(h.dtype) + driven)
+    def _advance(self, driven: Tensor, state: State) -> tuple[Tensor, State]:
+        """h after a step, in float32 also under autocast, twice: also as the state."""
+        h = torch.sigmoid(F.linear(state[0], self.hidden.all_weights[0][1]).to(driven.dtype) + driven)
+        return h, (h,)

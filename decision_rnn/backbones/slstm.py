@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import HeadsConfig, Layer, State, config_dataclass, register_backbone, reset_rows
+from decision_rnn.backbones.contract import HeadsConfig, Layer, State, config_dataclass, register_backbone, run_steps
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
@@ -50,25 +50,20 @@ class SLSTM(Layer):
             self.gates.bias.view(heads, 4, size)[:, 2] += config.forget_gate_bias(width).view(size, heads).T
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        initial, outputs = self.initial_state(len(x)), []
-        state = state or initial
-        for t, driven in enumerate(self._drive(x).unbind(1)):
-            if reset is not None:
-                state = reset_rows(state, initial, reset[:, t])
-            state = self._advance(driven, state)
-            outputs.append(state[1])
-        return self._output(torch.stack(outputs, dim=1)), state
+        initial = self.initial_state(len(x))
+        h, state = run_steps(self._advance, self._drive(x), state or initial, initial, reset)
+        return self._output(h), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        after = self._advance(self._drive(x), state)
-        return self._output(after[1]), after
+        h, state = self._advance(self._drive(x), state)
+        return self._output(h), state
 
     def _drive(self, x: Tensor) -> Tensor:
         """What x adds to the gates, (..., heads, 4 * head width), in float32 also under autocast."""
         return self.gates(x).to(self.scale.dtype).unflatten(-1, (len(self.recurrent), -1))
 
-    def _advance(self, driven: Tensor, state: State) -> State:
-        """The state after a step."""
+    def _advance(self, driven: Tensor, state: State) -> tuple[Tensor, State]:
+        """h and the state after a step."""
         before, h, c, n = state
         mixed = torch.bmm(h.transpose(0, 1), self.recurrent).transpose(0, 1).to(driven.dtype)
         z, insert, forget, o = (driven + mixed).chunk(4, dim=-1)
@@ -76,7 +71,8 @@ class SLSTM(Layer):
         m = torch.maximum(kept, insert).detach()
         f, i = torch.exp(kept - m), torch.exp(insert - m)
         c, n = f * c + i * torch.tanh(z), f * n + i
-        return m, torch.sigmoid(o) * c / n, c, n
+        h = torch.sigmoid(o) * c / n
+        return h, (m, h, c, n)
 
     def _output(self, h: Tensor) -> Tensor:
         """The output from h, (..., heads, head width)."""

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, registered
-from decision_rnn.backbones.conv import CausalConvolution
+from decision_rnn.backbones.conv import Conv, ConvConfig
 
 Call = Callable[[Any, Tensor, State | None], tuple[Tensor, State]]
 """Calls `forward` or `step` of a mixer."""
@@ -26,7 +26,8 @@ class Block(SequenceMixer):
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         hidden = round(config.width * config.mlp_ratio)
-        self.convolution = CausalConvolution(config.width, config.convolution) if config.convolution else None
+        kernel = config.convolution
+        self.convolution = Conv(ConvConfig(width=config.width, kernel=kernel)) if kernel else None
         self.mixer_norm = make_norm(config)
         self.mixer = registered(config.name).cls(config)
         self.mlp: Any = None

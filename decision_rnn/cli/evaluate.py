@@ -5,9 +5,8 @@ from dataclasses import fields
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig, nest
-from decision_rnn.deploy.policies import load_subject
+from decision_rnn.deploy.policies import load_policy
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.runs.folder import run_of
 
 SETTINGS = [field.name for field in fields(EvaluationConfig) if field.name != "checkpoint_episodes"]
 
@@ -22,5 +21,5 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: Namespace) -> None:
     """Evaluate an agent, overriding its settings with the command line's, and print its scores."""
-    policy, path = load_subject(command.run)
-    print(evaluate(policy, **{"output": run_of(path), **nest(command.settings)}))
+    policy = load_policy(command.run) if command.run.endswith(".onnx") else command.run
+    print(evaluate(policy, **nest(command.settings)))

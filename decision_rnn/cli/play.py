@@ -40,7 +40,7 @@ def run(command: Namespace) -> None:
         return _show_page(command)
     if command.video is not None:
         choose_backend()
-    trained, _ = load_subject(command.agents[0])
+    trained = load_subject(command.agents[0])
     spec, config, target, seed = trained.provenance, trained.config, command.target_return, command.seed
     environment_id = evaluation_environment(config.evaluation, spec)
     if target is None:
@@ -63,7 +63,7 @@ def run(command: Namespace) -> None:
 
 def _show_page(command: Namespace) -> None:
     """Write a page of the agents, and serve it unless its folder is named."""
-    subjects = [Subject(name, *load_subject(name)) for name in command.agents]
+    subjects = [Subject(name, load_subject(name)) for name in command.agents]
     if command.target_return is not None:
         check_target(subjects[0].trained.config, command.target_return, command.agents[0])
     with tempfile.TemporaryDirectory() as temporary:

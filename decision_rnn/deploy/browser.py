@@ -44,11 +44,10 @@ BODY = {"name": "the body from Gymnasium", "licence": "MIT", "url": "https://git
 
 
 class Subject(NamedTuple):
-    """An agent for the page: its name as the user gave it, and the agent, or an exported policy and its file."""
+    """An agent for the page, or an exported policy, and its name or file as the user gave it."""
 
     name: str
     trained: TrainedAgent | ExportedPolicy
-    file: Path
 
 
 def write_page(
@@ -67,7 +66,7 @@ def write_page(
         from decision_rnn.deploy.runtime import Policy
     check_destination(folder)
     first = subjects[0].trained
-    environment_ids = [evaluation_environment(agent.config.evaluation, agent.provenance) for _, agent, _ in subjects]
+    environment_ids = [evaluation_environment(agent.config.evaluation, agent.provenance) for _, agent in subjects]
     for subject, environment_id in zip(subjects, environment_ids, strict=True):
         if environment_id not in BODIES or environment_id != environment_ids[0]:
             raise InputError(
@@ -80,7 +79,7 @@ def write_page(
         body: Any = environment.unwrapped
         limits = time_limit(environment), step_limit(environment, *step_limits(settings, first.provenance))
     agents: list[dict[str, Any]] = []
-    for number, (_, agent, _) in enumerate(subjects, 1):
+    for number, (_, agent) in enumerate(subjects, 1):
         mask, name = agent.config.observation.mask, f"{agent.config.backbone.name} of {agent.provenance.name}"
         if mask != "none":
             name += f", {mask} hidden"
@@ -91,7 +90,7 @@ def write_page(
         "environment_id": environment_ids[0],
         "steps": min(filter(None, limits)),
         "seed": settings.seed if seed is None else seed,
-        "target_return": None if target_return == AUTO else target_return,
+        "target_return": "auto" if target_return == AUTO else target_return,
         "agents": agents,
         "vendored": [*RUNTIMES, {**BODY, "version": importlib.metadata.version("gymnasium")}],
     }
@@ -106,7 +105,7 @@ def write_page(
             if isinstance(subject.trained, TrainedAgent):
                 export_onnx(subject.trained, file)
             else:
-                shutil.copyfile(subject.file, file)
+                shutil.copyfile(subject.name, file)
             entry["metadata"] = Policy.load(file).metadata
         (new / "page.json").write_text(json.dumps(content, indent=1))
 

@@ -22,9 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.agent import ActingState, DecisionAgent
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.agent.objectives.gmm import GMM
-from decision_rnn.backbones import State
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation.actor import evaluation_settings
 from decision_rnn.evaluation.rollout import one_thread
@@ -168,25 +167,21 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
 
 
 class _Step(nn.Module):
-    """`DecisionAgent.act` with the target return, constant in an episode, as an input separate from the state."""
+    """`DecisionAgent.act` with resets, at which the state is the initial one for a target return."""
 
     def __init__(self, agent: DecisionAgent, samples: bool) -> None:
         super().__init__()
         self.agent, self.samples = agent, samples
-
-    def carried(self, state: ActingState) -> State:
-        """The tensors of a state without the target."""
-        return state.flatten()[int(self.agent.condition_config.takes_target) :]
 
     def forward(
         self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
         # One row of the initial state is broadcast, so that the batch size stays dynamic.
         initial = self.agent.initial_state(torch.zeros(1))
-        before = initial.unflatten((target_return, *state) if self.agent.condition_config.takes_target else state)
+        before = initial.unflatten(state)
         initial = initial._replace(condition=self.agent.condition.initial_state(target_return))
         action, after, _ = self.agent.act(obs, reward, before.reset(initial, reset), self.samples)
-        return action, *self.carried(after)
+        return action, *after.flatten()
 
 
 def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str, samples: bool) -> bytes:
@@ -194,8 +189,7 @@ def _exported(agent: DecisionAgent, description: dict[str, Any], condition: str,
     from onnxscript import opset18 as op
 
     step, begin = _Step(agent, samples).requires_grad_(False), agent.initial_state(torch.zeros(1))
-    initial = step.carried(begin)
-    number = len(begin.condition) - int(agent.condition_config.takes_target)
+    initial, number = begin.flatten(), len(begin.condition)
     labels = [condition] if number == 1 else [f"{condition}_{i}" for i in range(number)]
     labels += ["previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     labels += [f"plan_{i}" for i in range(len(begin.plan))]

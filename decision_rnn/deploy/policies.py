@@ -6,17 +6,13 @@ from decision_rnn.config import from_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.evaluation.actor import ExportedPolicy
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import importing, reading
 from decision_rnn.utils.parsing import read_record
 
 
-def load_subject(name: str | Path) -> tuple[TrainedAgent | ExportedPolicy, Path]:
-    """An agent and its folder, or an exported policy and its file."""
-    if Path(name).suffix == ".onnx":
-        return load_policy(name), Path(name)
-    folder = find_agent(name)
-    return load_agent(folder), folder
+def load_subject(name: str | Path) -> TrainedAgent | ExportedPolicy:
+    """An agent, or the exported policy of a file."""
+    return load_policy(name) if Path(name).suffix == ".onnx" else load_agent(name)
 
 
 def load_policy(path: str | Path) -> ExportedPolicy:

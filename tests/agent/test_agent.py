@@ -170,7 +170,7 @@ def test_return_to_go_is_limited_per_timestep_in_predict_and_act(tokens: str) ->
         observation = data["observation"][:1, t]
         action, state, _ = agent.act(observation, torch.tensor([earned], dtype=torch.float64), state)
         given = torch.tensor([to_go], dtype=torch.float64)
-        hand = seen._replace(condition=(given, given))  # overwrites the return-to-go in its state
+        hand = seen._replace(condition=(given,))  # overwrites the return-to-go in its state
         same, seen, _ = free.act(observation, torch.zeros(1, dtype=torch.float64), hand)
         torch.testing.assert_close(action, same, rtol=0, atol=0)
 

@@ -264,8 +264,8 @@ def test_trial_has_the_costs_of_the_run(mine: Path, comparing: Compare, run: Pat
     (trial,) = comparing().trials
     agent = load_agent(last_checkpoint(run)).agent
     assert trial.parameters == sum(parameter.numel() for parameter in agent.parameters())
-    # Target, return-to-go, action, timestep, and the hidden state of the only layer.
-    assert trial.state_bytes == 4 + 4 + 4 + 8 + 4 * 16
+    # Return-to-go, action, timestep, and the hidden state of the only layer.
+    assert trial.state_bytes == 4 + 4 + 8 + 4 * 16
     assert np.isfinite(trial.action_microseconds)
 
 

@@ -8,7 +8,6 @@ from made_policy import made_agent
 from decision_rnn.backbones import registered
 from decision_rnn.deploy import browser, export_onnx
 from decision_rnn.runs.checkpoint import TrainedAgent, load_agent
-from decision_rnn.runs.hub import find_agent
 from decision_rnn.utils.errors import InputError
 
 
@@ -29,7 +28,7 @@ def shipped_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the agent that ships; skipped where its runtimes are neither in the cache nor to be fetched."""
     name, folder = "pretrained/hopper-medium", tmp_path_factory.mktemp("browser") / "page"
     try:
-        browser.write_page(folder, [browser.Subject(name, load_agent(name), find_agent(name))])
+        browser.write_page(folder, [browser.Subject(name, load_agent(name))])
     except InputError as error:
         pytest.skip(str(error))
     return folder

@@ -49,7 +49,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def subject_of(path: Path) -> Subject:
-    return Subject(str(path), *load_subject(path))
+    return Subject(str(path), load_subject(path))
 
 
 def test_the_folder_of_a_page(registry: Path, policy_path: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from decision_rnn.backbones import BACKBONES, registered
 from decision_rnn.config import TrainingConfig, from_dict
 from decision_rnn.training.optimizer import make_optimizers, optimizer_groups
 
-NOT_MATRICES = {"Aaren.query", "CausalConvolution.weight", "Conv.weight", "H3.shift", "LSTM.peepholes", "RWKV.mix"}
+NOT_MATRICES = {"Aaren.query", "Conv.weight", "H3.shift", "LSTM.peepholes", "RWKV.mix"}
 """Tables in two dimensions, of which a linear map has none."""
 
 

@@ -77,9 +77,9 @@ class Condition(nn.Module, ABC):
     def from_batch(self, batch: Batch) -> Tensor:
         """The values in a training batch, (batch, time, size)."""
 
-    @abstractmethod
     def initial_state(self, target: Tensor) -> State:
-        """The state before an episode's first step, for targets (batch,)."""
+        """The state before an episode's first step, for targets (batch,); by default these."""
+        return (target,)
 
     @abstractmethod
     def step(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:

@@ -34,7 +34,7 @@ class ReturnToGoConfig(ConditionConfig):
 
 @register_condition(ReturnToGoConfig)
 class ReturnToGo(Condition):
-    """The target return less the rewards so far. State: target and return-to-go, each (batch,)."""
+    """The target return less the rewards so far, which is also its state, (batch,)."""
 
     size = 1
     scale: Tensor
@@ -51,14 +51,9 @@ class ReturnToGo(Condition):
     def from_batch(self, batch: Batch) -> Tensor:
         return _clip_at_timestep(batch.return_to_go, self.training_limit, batch.timestep)
 
-    def initial_state(self, target: Tensor) -> State:
-        target = target.to(self.scale)
-        return target, target
-
     def step(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
-        target, return_to_go = state
-        return_to_go = torch.where(first, target, return_to_go - reward)
-        return return_to_go.unsqueeze(-1), (target, return_to_go)
+        return_to_go = state[0] - reward.masked_fill(first, 0)
+        return return_to_go.unsqueeze(-1), (return_to_go,)
 
     def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None, observation: Tensor) -> Tensor:
         return _clip_at_timestep(value, self.acting_limit, timestep)

@@ -43,8 +43,7 @@ class TimeToGoalConfig(ConditionConfig):
 
 @register_condition(TimeToGoalConfig)
 class TimeToGoal(Condition):
-    """Minus the number of steps to the goal, so that more is better, as for returns. State: target and value, each
-    (batch,).
+    """Minus the number of steps to the goal, so that more is better, as for returns. It is its state, (batch,).
 
     The acting agent's value is at most the predicted `time_quantile` of the time to the goal, as an upper expectile of
     the return in Zhuang et al., "Reinformer" (2024). The quantiles, of all `TIME_LEVELS`, are learnt by quantile
@@ -73,14 +72,9 @@ class TimeToGoal(Condition):
     def from_batch(self, batch: Batch) -> Tensor:
         return batch.return_to_go
 
-    def initial_state(self, target: Tensor) -> State:
-        target = target.to(self.scale)
-        return target, target
-
     def step(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
-        target, value = state
-        value = torch.where(first, target, value + 1)
-        return value.unsqueeze(-1), (target, value)
+        value = torch.where(first, state[0], state[0] + 1)
+        return value.unsqueeze(-1), (value,)
 
     def quantiles(self, hidden: Tensor, timestep: Tensor) -> Tensor:
         """The value's quantiles of all levels, rising, (..., levels), in units of the scale.

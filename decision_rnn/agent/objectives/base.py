@@ -45,15 +45,8 @@ class Objective(nn.Module, ABC):
 
     It is created as `Objective(config, spec)`, where `config` is of the class it was registered with and `spec`, an
     `AgentSpec`, has the width of the hidden states, the spaces, the data's statistics and the return scale.
-
-    Attributes:
-        samples: Whether `sample` is defined.
-        guides: Whether `guided` is defined. A subclass of an objective that guides and overrides `action` overrides
-            `guided` as well, or sets it to False.
+    A subclass of an objective that has `sample` or `guided` and overrides `action` overrides them as well.
     """
-
-    samples: bool = False
-    guides: bool = False
 
     @abstractmethod
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -74,11 +67,11 @@ class Objective(nn.Module, ABC):
         agent scales to the action space, and one-hot vectors for discrete actions."""
 
     def sample(self, hidden: Tensor) -> Tensor:
-        """Sampled actions, as `action`, where `evaluation.actions` is `sampled`."""
+        """Sampled actions, as `action`, where `evaluation.actions` is `sampled`; optional."""
         raise NotImplementedError
 
     def guided(self, hidden: Tensor, unconditional: Tensor, weight: float, sample: bool = False) -> Tensor:
-        """Actions with classifier-free guidance, as `action` or, if `sample`, as `sample`, (..., action_dim).
+        """Actions with classifier-free guidance, as `action` or, if `sample`, as `sample`, (..., action_dim); optional.
 
         Args:
             hidden: (..., width), hidden states with the condition.

@@ -44,8 +44,6 @@ class FlowMatching(Objective):
     Metrics: `squared_error`, of the action that the agent takes at the last step of a segment.
     """
 
-    samples = guides = True
-
     def __init__(self, config: FlowMatchingConfig, spec: AgentSpec) -> None:
         super().__init__()
         self.flow_steps, self.action_dim = config.flow_steps, box_size(spec, config.name)

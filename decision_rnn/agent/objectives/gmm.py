@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives.base import Metrics, Objective, ObjectiveConfig, register_objective
-from decision_rnn.agent.objectives.cross_entropy import CrossEntropy, add_gumbel_noise, one_hot_argmax
+from decision_rnn.agent.objectives.mse import CrossEntropy, add_gumbel_noise, one_hot_argmax
 from decision_rnn.agent.spaces import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.environments.layouts import Layout
@@ -49,8 +49,6 @@ class GMM(Objective):
 
     Metrics: `squared_error`, of the most probable component's mean.
     """
-
-    samples = guides = True
 
     def __init__(self, config: GMMConfig, spec: AgentSpec) -> None:
         super().__init__()

@@ -319,7 +319,7 @@ function setRange(policies, initial) {
   });
   if (Number.isFinite(initial)) returns.push(initial);
   const unit = 10 ** Math.max(0, Math.floor(Math.log10(Math.max(...returns) - Math.min(...returns) || 1)) - 2);
-  const first = initial ?? Number(conditioned[0].target_return.default);
+  const first = Number(initial ?? conditioned[0].target_return.default);
   const [min, max] = [Math.floor(Math.min(...returns) / unit) * unit, Math.ceil(Math.max(...returns) / unit) * unit];
   Object.assign(find("target"), { step: unit, min, max });
   find("target").value = Number.isFinite(first) ? first : max;
