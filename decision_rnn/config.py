@@ -296,14 +296,9 @@ class RunConfig:
         return replace(self, path=None, init_from=None if local else self.init_from)
 
     @property
-    def takes_target(self) -> bool:
-        """Whether episodes begin with a target return; false for behaviour cloning."""
-        return self.condition.takes_target
-
-    @property
     def takes_return(self) -> bool:
-        """Whether that target is a return, not a time to a goal."""
-        return self.takes_target and not self.time_to_goal
+        """Whether the target of an episode is a return, not a time to a goal or none."""
+        return self.condition.takes_target and not self.time_to_goal
 
 
 CHOICES: dict[str, ClassRegistry[Any]] = {"backbone": BACKBONES, "condition": CONDITIONS, "objective": OBJECTIVES}

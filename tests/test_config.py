@@ -29,7 +29,7 @@ def test_command_line_sets_options_of_every_config_section() -> None:
     assert (config.dataset, config.seed) == ("hopper-medium", 3)
     assert (config.backbone.name, config.backbone.init_half_life) == ("lru", 90)
     assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
-    assert (config.agent.tokens, config.takes_target) == ("interleaved", False)
+    assert (config.agent.tokens, config.condition.takes_target) == ("interleaved", False)
     assert config.evaluation.target_returns == (3000.0, 10.0)
 
 

@@ -19,7 +19,6 @@ from decision_rnn.data.importing import import_log
 from decision_rnn.data.info import format_info, format_size, warn_of_shift
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.local import remove_dataset
-from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.files import check_destination
 from decision_rnn.utils.parsing import Names, PositiveInt, convert
 
@@ -101,9 +100,8 @@ def _print_info(command: Namespace) -> None:
     print(format_info(dataset))
     if command.validation:
         store, held_out = dataset.store, open_dataset(command.validation).store
-        if (store.observation_dim, store.action_dim) != (held_out.observation_dim, held_out.action_dim):
-            raise InputError(f"--validation {command.validation} has other observations or actions. Name another.")
-        held_out.check_names(store.labels("observations"), store.action_names)
+        sizes = store.observation_dim, store.action_dim
+        held_out.check_entries(command.dataset, sizes, store.labels("observations"), store.action_names)
         shifts = list(warn_of_shift(store, held_out))
         shifts = shifts or ["nothing far outside the range of these data"]
         print("\n".join(f"  {command.validation}: {shift}" for shift in shifts))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.deploy.package import package
-from decision_rnn.runs.hub import is_packaged, push_to_hub
+from decision_rnn.runs.folder import DESCRIPTION, WEIGHTS
+from decision_rnn.runs.hub import CARD, push_to_hub
 from decision_rnn.utils.messages import warn
 
 
@@ -21,7 +22,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: Namespace) -> None:
     """Write the folder, push it if requested, and print where it is."""
     folder = Path(command.run)
-    if not is_packaged(folder):
+    if not all((folder / file).is_file() for file in (DESCRIPTION, WEIGHTS, CARD)):
         folder, missing = package(command.run, name=command.push, **command.settings)
         for sentence in missing:
             warn(sentence)

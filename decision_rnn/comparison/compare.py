@@ -90,7 +90,8 @@ def compare(
     single = [data for data in listed if isinstance(data, Mapping) or hasattr(data, "rewards")]
     if any(not isinstance(data, EpisodeStore) for data in single):
         listed = [datasets]  # episodes of one dataset
-    opened = [as_dataset(data, environment_id, path, partial) for data in listed]
+    with quiet(not progress):
+        opened = [as_dataset(data, environment_id, path, partial) for data in listed]
     if len({(dataset.path, dataset.partial) for dataset in opened}) > 1:
         raise InputError("compare(): the datasets differ in path or partial, which all runs share")
     options: dict[str, Any] = {"backbones": backbones, "variants": variants, "controls": controls, "seeds": seeds}

@@ -14,21 +14,22 @@ import torch
 from pydantic import Field
 
 from decision_rnn.comparison.executors import Task
-from decision_rnn.comparison.held_out import HeldOutEvaluator
-from decision_rnn.comparison.record import ComparedDataset, Role, Target, Trial
+from decision_rnn.comparison.record import ComparedDataset, HeldOut, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import CHOICES, RunConfig
 from decision_rnn.data.dataset import Dataset, open_dataset
 from decision_rnn.data.info import warn_of_shift
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.environments.registry import registered
-from decision_rnn.evaluation.evaluate import evaluation_environment, summarise_data
+from decision_rnn.evaluation.actor import actor_of
+from decision_rnn.evaluation.evaluate import evaluation_environment, measured_at, state_bytes, summarise_data
+from decision_rnn.evaluation.held_out import held_out_score, reference_actions, score_predictions
 from decision_rnn.evaluation.metrics import METRICS
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.targets import paper_returns, spread_targets
-from decision_rnn.runs.checkpoint import changes_since
+from decision_rnn.runs.checkpoint import TrainedAgent, changes_since, load_agent
 from decision_rnn.runs.folder import check_resumed_run, final_step, write_config
-from decision_rnn.training.prepare import check_config, make_agent, select_episodes
+from decision_rnn.training.prepare import check_config, make_agent, open_validation, select_episodes
 from decision_rnn.utils.errors import InputError
 from decision_rnn.utils.messages import warn
 from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
@@ -36,6 +37,48 @@ from decision_rnn.utils.parsing import STRICT, NonNegativeInt, PositiveInt
 SPREAD = 5
 """Number of target returns spread over the data's range to measure the target-return error."""
 OTHER = "use another --output (output= in Python)"
+
+
+class HeldOutEvaluator:
+    """Measures trained agents on the same held-out episodes, those of the `validation` of the first variant.
+
+    `record` has these episodes, and the errors of the references, fitted on the training data of the first variant.
+    InputError if the episodes are not available, too few, of another task or those that are trained on, or if their
+    actions never change.
+    """
+
+    def __init__(self, variants: Sequence[Variant], dataset: Dataset) -> None:
+        config, self.store = replace(variants[0].config, dataset=dataset.name), dataset.store
+        self.episodes, training = open_validation(config, self.store), select_episodes(config, self.store)
+        if self.episodes.fingerprint == training.fingerprint:
+            raise InputError(f"validation {config.validation} holds the episodes that are trained on. Name others.")
+        with torch.random.fork_rng():
+            untrained = TrainedAgent(make_agent(config, training, 1.0), config, dataset.spec, 0, 0.0)
+        predictions = reference_actions(untrained, self.episodes, training)
+        score = score_predictions(untrained, self.episodes, predictions)
+        if not any(score.variance):
+            raise InputError(f"the actions of validation {config.validation} never change. Name other episodes.")
+        references = {name: tuple(score.episode_errors(name).tolist()) for name in score.errors}
+        described = str(config.validation), self.episodes.fingerprint, score.measure, score.steps
+        self.record = HeldOut(*described, references)
+
+    def measure(self, run: Path, config: RunConfig) -> dict[str, Any] | None:
+        """What a `Trial` holds of the last checkpoint of a run that plays nothing, but for the time of an action, which
+        differs whenever it is measured; None if the checkpoint is not there or of no use."""
+        checkpoint = run / "checkpoints" / str(final_step(run, config))
+        if not checkpoint.is_dir():
+            return None
+        try:
+            trained = replace(load_agent(checkpoint), config=config)  # which may have it act in another way by now
+            score = held_out_score(trained, self.episodes, select_episodes(config, self.store), references=False)
+        except InputError as error:  # it has diverged, or is damaged: resuming the run fails and names the file
+            warn(f"skipped: {error}")
+            return None
+        return {
+            "held_out": tuple(score.episode_errors().tolist()),
+            "state_bytes": state_bytes(actor_of(trained, config.evaluation)),
+            **measured_at(trained),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +218,7 @@ def _targets(configs: Sequence[RunConfig], data: DatasetSpec) -> tuple[Target, .
     """
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
-    conditioned = [config for config in configs if config.takes_target]
+    conditioned = [config for config in configs if config.condition.takes_target]
     limited = conditioned and all(config.condition.limited for config in conditioned)
     capped = [target for target in paper if limited and target > high]
     returns = any(config.takes_return for config in configs)

@@ -198,14 +198,22 @@ class EpisodeStore:
             return [f"{name} {choice}" for name, start, count in choices for choice in range(start, start + count)]
         return self.entry_names(kind) or layout.names
 
-    def check_names(self, observations: Sequence[str], actions: Sequence[str]) -> None:
-        """Raise InputError if the entries have other names than these, or another order; unnamed ones have any."""
+    def check_entries(
+        self, owner: str, sizes: tuple[int, int], observations: Sequence[str], actions: Sequence[str]
+    ) -> None:
+        """InputError if observations and actions have other sizes than those of `owner`, or their entries other names,
+        or another order; unnamed ones have any."""
+        if sizes != (own_sizes := (self.observation_dim, self.action_dim)):
+            raise InputError(
+                f"the observations and actions of {self.name or self.path} have the sizes {own_sizes}, expected "
+                f"{sizes} as in {owner}. Name data of the same task."
+            )
         names = {"observations": (self.labels("observations"), observations), "actions": (self.action_names, actions)}
         for kind, (own, expected) in names.items():
             if own and expected and own != list(expected):
                 raise InputError(
-                    f"the {kind} of {self.name or self.path} are {', '.join(own):.300}; expected, in this order, "
-                    f"{', '.join(expected):.300}. Import or write it so."
+                    f"the {kind} of {self.name or self.path} are {', '.join(own):.300}; expected, in this order as in "
+                    f"{owner}, {', '.join(expected):.300}. Import or write it so."
                 )
 
     def select(self, episodes: Any) -> "EpisodeStore":

@@ -118,7 +118,7 @@ def describe(trained: TrainedAgent, target_return: float | None = None) -> dict[
         "action": {**spaces[1], "low": bounds.low.tolist(), "high": bounds.high.tolist()},
         "target_return": {
             "input": "target_return",
-            "conditioned": config.takes_target,
+            "conditioned": config.condition.takes_target,
             "default": "auto" if target == AUTO else float(target),
             "value": min(float(target), float(np.finfo(np.float32).max)),
             "auto": config.condition.limited,

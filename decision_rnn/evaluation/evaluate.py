@@ -146,7 +146,7 @@ def evaluate(
             result = Result(**about, **measured_at(policy), held_out=held_out)
     if folder is not None:
         write_result(folder, result)
-        if played and (folder / "config.yaml").is_file():  # a run's
+        if played and output is None:  # the run's own folder
             write_scores(folder, result.step, result.scalars("evaluation"))
     return result
 

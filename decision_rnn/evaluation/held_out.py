@@ -79,13 +79,10 @@ class HeldOutScore:
     variance: tuple[float, ...]
     errors: dict[str, tuple[tuple[float, ...], ...]]
 
-    def entry_errors(self, predictor: str = AGENT) -> np.ndarray:
-        """(entries,), the mean error over all steps, in squared units of the entries."""
-        return np.average(self.errors[predictor], axis=0, weights=self.steps)
-
     def entry_scores(self, predictor: str = AGENT) -> np.ndarray:
         """(entries,), the score of every entry; NaN for constant ones."""
-        return 1 - self.entry_errors(predictor) / np.where(self.variance, self.variance, np.nan)
+        errors = np.average(self.errors[predictor], axis=0, weights=self.steps)
+        return 1 - errors / np.where(self.variance, self.variance, np.nan)
 
     def episode_errors(self, predictor: str = AGENT) -> np.ndarray:
         """(episodes,), the mean of error / variance over the steps and entries of every episode, without constant
@@ -136,11 +133,8 @@ def held_out_score(
             that are not finite.
     """
     agent = trained.agent
-    sizes = {"observations": agent.observation_layout.size, "actions": agent.action_dim}
-    for (kind, size), other in zip(sizes.items(), (episodes.observation_dim, episodes.action_dim), strict=True):
-        if size != other:
-            raise InputError(f"the {kind} of {episodes.name or episodes.path} have size {other}, the agent's {size}.")
-    episodes.check_names(trained.observation_names, trained.provenance.action_names)
+    sizes = agent.observation_layout.size, agent.action_dim
+    episodes.check_entries("the agent", sizes, trained.observation_names, trained.provenance.action_names)
     predictions = {AGENT: predict_actions(trained, episodes, data)}
     if not np.isfinite(predictions[AGENT]).all():
         raise InputError(f"the actions that the agent predicts for {episodes.name or episodes.path} are not finite.")

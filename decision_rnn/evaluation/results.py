@@ -68,7 +68,8 @@ class Protocol:
         """The protocol of an evaluation with these settings, for an agent trained on these data."""
         values = {name: getattr(settings, name) for name in cls.__dataclass_fields__}
         values["window"] = settings.window if settings.inference == "window" else None
-        values["target_returns"] = evaluated_returns(settings, data, config) if config.takes_target else (None,)
+        takes_target = config.condition.takes_target
+        values["target_returns"] = evaluated_returns(settings, data, config) if takes_target else (None,)
         values["metrics"] = tuple(dict.fromkeys(settings.metrics))
         return cls(**values)
 

@@ -24,7 +24,7 @@ def paper_returns(settings: EvaluationConfig, data: DatasetSpec, configs: Sequen
     Raises:
         InputError: If the user named `AUTO`, and nothing limits what one of the agents sees.
     """
-    conditioned = [config for config in configs if config.takes_target]
+    conditioned = [config for config in configs if config.condition.takes_target]
     targets, best = settings.target_returns, data.return_max
     if targets is None:
         targets = tuple(data.target_returns)
@@ -51,15 +51,16 @@ def evaluated_returns(settings: EvaluationConfig, data: DatasetSpec, config: Run
 
 def default_return(config: RunConfig, data: DatasetSpec) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
-    return evaluated_returns(config.evaluation, data, config)[0] if config.takes_target else None
+    return evaluated_returns(config.evaluation, data, config)[0] if config.condition.takes_target else None
 
 
 def check_target(config: RunConfig, target: object = None, name: str = "the agent") -> None:
     """Raise InputError if an agent takes no target return, or if the target is `AUTO` and nothing limits it."""
-    valid = config.takes_target and (target != AUTO or config.condition.limited)
-    remedy = "set condition.rtg_quantile above 0" if config.takes_target else "it clones its data: leave it out"
+    takes_target = config.condition.takes_target
+    valid = takes_target and (target != AUTO or config.condition.limited)
+    remedy = "set condition.rtg_quantile above 0" if takes_target else "it clones its data: leave it out"
     if not valid:
-        raise InputError(f"{name} takes no target return{' auto' * config.takes_target}: {remedy}")
+        raise InputError(f"{name} takes no target return{' auto' * takes_target}: {remedy}")
 
 
 def spread_targets(low: float, high: float, count: int) -> tuple[float, ...]:

@@ -69,11 +69,6 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False) -> str:
         return str(hub.upload_folder(repo_id=repo_id, folder_path=str(folder), **options))
 
 
-def is_packaged(folder: Path) -> bool:
-    """Whether a folder holds a packaged agent: an agent with its model card."""
-    return all((folder / file).is_file() for file in (DESCRIPTION, WEIGHTS, CARD))
-
-
 @contextlib.contextmanager
 def _hub(name: str) -> Iterator[Any]:
     """The module huggingface_hub, with InputError, naming the repository, for its errors."""

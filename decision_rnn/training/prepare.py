@@ -57,7 +57,8 @@ def prepare_run(
     # An agent that is trained further keeps its action box.
     trained = saved or initial
     if initial is not None:
-        store.check_names(initial.observation_names, initial.provenance.action_names)
+        sizes = initial.agent.observation_layout.size, initial.agent.action_dim
+        store.check_entries(str(config.init_from), sizes, initial.observation_names, initial.provenance.action_names)
     actions = store.action_space if trained is None else trained.agent.action_space
     spec = replace(dataset.spec, spaces=described_spaces(store.observation_space, actions))
     agent, trainer, stream = prepare(config, episodes, spec.return_scale, actions, initial)
@@ -143,13 +144,8 @@ def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     task than the training data in `store`."""
     name = str(config.validation)
     held_out = open_dataset(name, partial=config.partial).store
-    sizes, expected = ((each.observation_dim, each.action_dim) for each in (held_out, store))
-    if sizes != expected:
-        raise InputError(
-            f"the observations and actions of validation {name} have the sizes {sizes}, expected {expected} as in "
-            f"{config.dataset}. Name a dataset of the same task."
-        )
-    held_out.check_names(store.labels("observations"), store.action_names)
+    sizes = store.observation_dim, store.action_dim
+    held_out.check_entries(config.dataset, sizes, store.labels("observations"), store.action_names)
     return select_episodes(replace(config, dataset=name), held_out)
 
 

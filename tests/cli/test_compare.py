@@ -75,7 +75,7 @@ def test_decision_transformer_has_the_published_hyperparameters() -> None:
     assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
     assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
     assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
-    assert (config.takes_target, config.objective.name) == (True, "mse")
+    assert (config.condition.takes_target, config.objective.name) == (True, "mse")
     assert not config.condition.rtg_quantile
     assert not training.ema_decay
     assert (training.batch_size, training.context, config.tbptt_segments) == (64, 20, 1)

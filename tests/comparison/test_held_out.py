@@ -48,7 +48,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def episode_errors(trained: TrainedAgent) -> list[float]:
     """The error over the variance of every held-out episode, by hand: what is left to earn is capped as in training."""
     held_out, condition = open_dataset("local/held-out").store, trained.agent.condition
-    if trained.config.takes_target:
+    if trained.config.condition.takes_target:
         trained_on = top_episodes(open_dataset("local/mine").store, trained.config.top_fraction)
         _, caps = return_to_go_limits(trained_on, trained.config.condition.rtg_quantile)
         assert held_out.episode_returns.max() > caps.max(), "no return-to-go is capped"

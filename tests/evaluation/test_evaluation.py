@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,6 +18,7 @@ from decision_rnn.environments.tasks import TASKS
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import evaluate, score
+from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.rollout import EPISODE, rollout
 from decision_rnn.evaluation.targets import describe_reach, evaluated_returns, spread_targets
 from decision_rnn.runs.checkpoint import TrainedAgent
@@ -160,6 +162,13 @@ def test_run_without_evaluation_is_evaluated_by_the_default(pendulum: Make, play
     assert len(evaluate(trained).targets[0].returns) == EvaluationConfig().episodes
     with pytest.raises(InputError, match="episodess"):
         evaluate(trained, episodess=3)
+
+
+def test_result_can_be_written_into_the_folder_of_a_project(pendulum: Make, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("project: mine\n")
+    evaluate(pendulum(), episodes=1, output=tmp_path, progress=False)
+    (file,) = (tmp_path / "results").iterdir()
+    assert read_result(file).protocol.episodes == 1
 
 
 def test_what_is_no_agent_is_refused(pendulum: Make) -> None:

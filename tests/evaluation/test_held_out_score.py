@@ -80,7 +80,7 @@ def test_predictions_are_the_actors_step_by_step(
     data, episodes = store.select(store.episode_returns < 90), store.select(np.arange(len(store)) < 9)
     trained = make(data, pendulum, **keys)
     predicted = predict_actions(trained, episodes, data)
-    if trained.config.takes_target:
+    if trained.config.condition.takes_target:
         _, limit = return_to_go_limits(data, trained.config.condition.rtg_quantile)
         assert episodes.episode_returns.max() > limit.max()
         trained.agent.condition.acting_limit = torch.from_numpy(limit).float()
@@ -107,7 +107,6 @@ def test_references_and_scores_are_those_of_scipy_by_hand(store: EpisodeStore, p
     recorded = episodes.actions.astype(float)
     for name, actions in zip(REFERENCES, predictions, strict=True):
         squares = (actions - recorded) ** 2
-        np.testing.assert_allclose(score.entry_errors(name), squares.mean(0), rtol=1e-4)
         r2 = 1 - squares.sum(0) / ((recorded - recorded.mean(0)) ** 2).sum(0)
         np.testing.assert_allclose(score.entry_scores(name), r2, rtol=1e-4, atol=1e-6)
         assert score.score(name) == pytest.approx(r2.mean(), abs=1e-5)

@@ -329,7 +329,7 @@ def test_log_without_rewards_is_cloned_unless_a_condition_is_set(
         printed = capsys.readouterr()
         cloned = name in ("plain", "bc")
         assert read_config(run.folder).condition.name == ("none" if cloned else "return_to_go"), name
-        assert run.agent.config.takes_target != cloned
+        assert run.agent.config.condition.takes_target != cloned
         assert ("condition none" in printed.out) == (name == "plain")
     assert weights(Run("plain")) == weights(Run("bc"))
     assert train("local/plain", **options, output="plain", resume=True).config.condition.name == "none"
