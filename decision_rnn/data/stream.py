@@ -12,7 +12,6 @@ from decision_rnn.data.store import EpisodeStore
 from decision_rnn.utils.errors import InputError
 
 MAPPED_BYTES = 1 << 29  # a larger table is neither kept in memory nor on a GPU
-BITS = torch.tensor([1, 2, 4], dtype=torch.uint8)[:, None, None]
 
 
 def send(x: Tensor, device: torch.device | str) -> Tensor:
@@ -33,8 +32,6 @@ class Batch(NamedTuple):
     reward: Tensor  # (B, K)
     return_to_go: Tensor  # (B, K, 1) undiscounted; for goals in hindsight minus the number of steps until them
     timestep: Tensor  # (B, K) int64, steps since the episode's start
-    terminated: Tensor  # (B, K) bool, true at an episode's last step if it ended so
-    truncated: Tensor  # (B, K) bool, likewise
     reset: Tensor  # (B, K) bool, true where the recurrent state is reset
     subgoal: Tensor = torch.empty(0)  # (B, K, G), what is achieved `subgoal_steps` later; G is 0 without goals
 
@@ -110,12 +107,9 @@ class StepStream:
         if sensor_fault != "none":
             self.faults = SensorFaults(sensor_fault, sensor_fault_rate, sensor_fault_steps, self.generator)
 
-        # Of every step, in bits: an episode begins, ends terminated, ends truncated.
-        boundaries = np.zeros(store.steps, np.uint8)
-        boundaries[store.offsets[:-1]] = 1
-        last = store.offsets[1:] - 1
-        boundaries[last] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)
-        self.boundaries = _windows(torch.from_numpy(boundaries), context)
+        begins = np.zeros(store.steps, bool)
+        begins[store.offsets[:-1]] = True
+        self.begins = _windows(torch.from_numpy(begins), context)
 
         # The steps of a selection of episodes are not consecutive in the file.
         consecutive = np.array_equal(store.first_rows, store.offsets[:-1])
@@ -137,11 +131,11 @@ class StepStream:
             survives &= self.next_start >= 0
             start, continues = torch.where(survives, following, start), survives & within
             self.next_start = start + self.context
-        flags = (self.boundaries.index_select(0, start) & BITS).bool()
+        reset = self.begins.index_select(0, start)
         if self.goals is not None:
-            goal, goal_steps, ahead = self.goals.draw(start, flags[0], continues, self.context)
+            goal, goal_steps, ahead = self.goals.draw(start, reset, continues, self.context)
         if self.faults is not None:
-            faults = self.faults.draw(flags[0], self.store.observation_dim)
+            faults = self.faults.draw(reset, self.store.observation_dim)
 
         block = self._gather(start[self.rows])
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
@@ -155,8 +149,7 @@ class StepStream:
             seen, instead = (send(part[self.rows], self.device) for part in faults)
             observation = seen_observations(observation, seen, instead)
         if continues is not None:
-            flags[0, :, 0] |= ~continues
-        reset, terminated, truncated = send(flags[:, self.rows], self.device).unbind()
+            reset[:, 0] |= ~continues
         return Batch(
             observation=observation,
             action=action,
@@ -164,9 +157,7 @@ class StepStream:
             reward=reward[..., 0],
             return_to_go=to_go,
             timestep=timestep[..., 0].long(),
-            terminated=terminated,
-            truncated=truncated,
-            reset=reset,
+            reset=send(reset[self.rows], self.device),
             subgoal=subgoal,
         )
 

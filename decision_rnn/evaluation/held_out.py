@@ -310,10 +310,8 @@ def _steps(config: RunConfig, store: EpisodeStore) -> Batch:
     """All steps of a store, (steps, ...), with goals in hindsight as training draws them, but for random ones."""
     table = torch.from_numpy(store.table)
     columns = {name: table[:, entries] for name, entries in store.columns.items()}
-    ends = torch.zeros(2, store.steps, dtype=torch.bool)
-    ends[:, store.offsets[1:] - 1] = torch.from_numpy(np.stack([store.terminated, store.truncated]))
     columns |= {"reward": columns["reward"][:, 0], "timestep": columns["timestep"][:, 0].long()}
-    columns |= {"reset": columns["reset"][:, 0] > 0, "terminated": ends[0], "truncated": ends[1]}
+    columns["reset"] = columns["reset"][:, 0] > 0
     steps = Batch(**columns, subgoal=table[:, :0])
     if config.training.goal_relabeling != "hindsight":
         return steps

@@ -65,14 +65,11 @@ def make_slice(batch: int, time: int) -> dict[str, Any]:
 
 
 def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
-    flags = torch.zeros(action.shape[:2], dtype=torch.bool)
     fields = {
         **inputs,
         "return_to_go": inputs["value"],
         "action": action,
         "reward": torch.zeros(action.shape[:2]),
-        "terminated": flags,
-        "truncated": flags,
     }
     return Batch(**{name: fields[name] for name in Batch._fields if name in fields})
 

@@ -50,7 +50,7 @@ def make_agent(objective: ObjectiveConfig, actions: gymnasium.Space | int = 3, *
 def make_batch(action: Tensor) -> Batch:
     """A batch of actions alone."""
     nothing = torch.zeros(0)
-    return Batch(nothing, action, *[nothing] * 6, torch.zeros(action.shape[:2], dtype=torch.bool))
+    return Batch(nothing, action, *[nothing] * 4, torch.zeros(action.shape[:2], dtype=torch.bool))
 
 
 def fitted(head: Objective, hidden: Tensor, action: Tensor, steps: int, rate: float) -> Objective:

@@ -78,7 +78,7 @@ def test_planner_learns_where_episodes_are_some_steps_later() -> None:
         observation = torch.cat([zeros, steps * direction, zeros[..., :1]], dim=-1)
         subgoal = torch.where(detour, 0.0, steps.clamp_max(5) * direction)
         to_go, timestep = -torch.where(detour, 2 * steps, steps), torch.zeros(256, 1, dtype=torch.int64)
-        return Batch(observation, zeros, zeros, flags[..., 0], to_go, timestep, flags, flags, ~flags, subgoal)
+        return Batch(observation, zeros, zeros, flags[..., 0], to_go, timestep, ~flags, subgoal)
 
     condition.changes[:] = 3.0
     for step in range(600):

@@ -30,19 +30,16 @@ def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes
     steps: dict[str, list] = {name: [] for name in Batch._fields}
     for e in episodes:
         for t, action in enumerate(e.actions):
-            last = t == len(e.actions) - 1
             steps["observation"].append(e.observations[t].astype(np.float32))
             steps["action"].append(action)
             steps["previous_action"].append(e.actions[t - 1] if t > 0 else np.zeros(2, np.float32))
             steps["reward"].append(np.float32(e.rewards[t]))
             steps["return_to_go"].append([e.rewards[t:].sum()])
             steps["timestep"].append(t)
-            steps["terminated"].append(last and e.terminated)
-            steps["truncated"].append(last and e.truncated)
             steps["reset"].append(t == 0)
             steps["subgoal"].append(np.zeros(0, np.float32))  # without goals
     stream = StepStream(store, context, batch_size=64, seed=0)
-    dtypes = {"timestep": torch.int64, **dict.fromkeys(("terminated", "truncated", "reset"), torch.bool)}
+    dtypes = {"timestep": torch.int64, "reset": torch.bool}
     for _ in range(20):
         batch = stream.sample()
         parts = batch._asdict()

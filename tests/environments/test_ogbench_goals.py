@@ -12,9 +12,9 @@ import pytest
 
 from decision_rnn import open_dataset
 from decision_rnn.data.sources.ogbench import RECIPES
-from decision_rnn.environments.ogbench import TASKS
-from decision_rnn.environments.ogbench.environment import global_generator, make, seeded
+from decision_rnn.environments.ogbench import TASKS, make
 from decision_rnn.environments.registry import make_environment
+from decision_rnn.environments.reuse import global_generator, seeded
 
 ogbench = pytest.importorskip("ogbench")
 pytestmark = pytest.mark.usefixtures("folders")

@@ -5,9 +5,12 @@ last step of an episode, and `masks` (steps,), 0 where the environment ended it;
 `observation_interval` is 1, one row more than `actions` for every episode.
 """
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +21,48 @@ from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
 from decision_rnn.environments.ocbench import TASKS, environment_id
-from decision_rnn.environments.ocbench.environment import OCBenchRecipe
-from decision_rnn.environments.registry import check_environment
+from decision_rnn.environments.playing import play_episode
+from decision_rnn.environments.recipe import Recipe
+from decision_rnn.environments.registry import check_environment, make_environment
+from decision_rnn.environments.reuse import global_generator, seeded
 from decision_rnn.utils.errors import InputError, reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class OCBenchRecipe(Recipe):
+    """Episodes of OCBench's oracle with its own settings, to the end that the environment sets: it makes mistakes on
+    purpose, and moves along curves and at speeds that it draws.
+
+    Attributes:
+        task: One of `TASKS`.
+        noise: The largest standard deviation of the noise in the arm's actions, drawn for every episode. The oracle
+            corrects what the noise does, so that agents learn to recover from their own errors, as in Laskey et al.,
+            "DART: Noise Injection for Robust Imitation Learning" (2017).
+    """
+
+    task: str
+    noise: float = 0.03
+
+    def player(self) -> Callable[[int], Episode]:
+        environment: Any = make_environment(self.environment_id)
+        family = self.task.partition("-")[0]
+        module = importlib.import_module(f"ocbench.oracles.controllers.{family}")
+        oracle = getattr(module, f"{family.title()}Controller")(environment)
+        noise = np.zeros(environment.action_space.shape)  # the last entry is the gripper
+
+        def act(observation: np.ndarray, _: float, begins: bool) -> np.ndarray:
+            info = environment.unwrapped.compute_ob_info()
+            if begins:
+                oracle.reset(observation, info)
+                noise[:-1] = np.random.uniform(0, self.noise)
+            return np.clip(oracle.select_action(observation, info) + np.random.normal(0, noise), -1, 1)
+
+        def play(index: int) -> Episode:
+            with global_generator(seeded(index)):
+                return play_episode(environment, act, seed=index)
+
+        return play
+
 
 RECIPES = {
     f"ocbench/{task}-v0": OCBenchRecipe(

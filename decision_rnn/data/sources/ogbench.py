@@ -20,8 +20,15 @@ from decision_rnn.data.sources.contract import PUBLISHED, Source, file_places, f
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store import EpisodeStore, open_or_make
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.ogbench import ORACLE, TASKS, environment_id, oracle_entries, task_spaces
-from decision_rnn.environments.ogbench.environment import GOALS, goal_episode
+from decision_rnn.environments.ogbench import (
+    GOALS,
+    ORACLE,
+    TASKS,
+    environment_id,
+    goal_episode,
+    oracle_entries,
+    task_spaces,
+)
 from decision_rnn.environments.ogbench.recipes import OGBenchRecipe
 from decision_rnn.environments.registry import make_environment
 from decision_rnn.utils.download import download, hub_folder

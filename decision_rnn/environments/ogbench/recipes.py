@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.environments.episode import Episode
-from decision_rnn.environments.ogbench import ARM
-from decision_rnn.environments.ogbench.environment import goal_episode, make
+from decision_rnn.environments.ogbench import ARM, goal_episode, make
 from decision_rnn.environments.playing import play_together
 from decision_rnn.environments.recipe import Recipe
 from decision_rnn.environments.reuse import global_generator, seeded

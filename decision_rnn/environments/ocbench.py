@@ -1,13 +1,16 @@
-"""Tasks of OCBench (Park, "OCBench: A Controllable Robotic Manipulation Benchmark", 2026): its environments for a CPU,
-and the recipe that makes data with its oracles.
+"""Tasks of OCBench (Park, "OCBench: A Controllable Robotic Manipulation Benchmark", 2026): its environments for a CPU.
 
 They are its lite tasks, with ten actions a second, and bowling, which has no lite task.
 """
 
 import importlib
 import re
+import warnings
+from functools import partial
 
 import gymnasium
+
+from decision_rnn.environments.reuse import EPISODES_AT_ONCE, MAX_AT_ONCE, ReusedEnvironment
 
 _TASKS_OF_LAYOUTS = {
     "block-lite-single": 1,
@@ -46,7 +49,27 @@ def register(environment_id: str) -> None:
         importlib.import_module("ocbench")
         gymnasium.register(
             environment_id,
-            "decision_rnn.environments.ocbench.environment:OCBenchEnvironment",
+            "decision_rnn.environments.ocbench:OCBenchEnvironment",
             kwargs={"task": match[1]},
             max_episode_steps=gymnasium.spec(published_id(match[1])).max_episode_steps,
         )
+
+
+def _make(task: str) -> gymnasium.Env:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no screen
+        return gymnasium.make(published_id(task), disable_env_checker=True).unwrapped
+
+
+class OCBenchEnvironment(ReusedEnvironment):
+    """An environment of OCBench. The reward is 1 where the task is solved, which ends the episode; in bowling 0.1 for
+    every pin that falls.
+
+    Args:
+        task: One of `TASKS`.
+        render_mode: `rgb_array`, or None.
+    """
+
+    def __init__(self, task: str, render_mode: str | None = None) -> None:
+        super().__init__(task, partial(_make, task), render_mode)
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 10, EPISODES_AT_ONCE: MAX_AT_ONCE}
