@@ -50,7 +50,7 @@ def expand_folder(log: Any) -> list[Any]:
     if not folder.is_dir() or (folder / INFO).is_file():
         return [folder]
     files = sorted(folder.iterdir(), key=lambda file: natural(file.name))
-    logs = [file for file in files if file.suffix in (*FILES, *TABLES)]
+    logs = [file for file in files if file.suffix.lower() in (*FILES, *TABLES)]
     if not logs:
         raise InputError(
             f"{folder} holds {listed([file.name for file in files]) or 'nothing'}: expected the files "
@@ -75,7 +75,7 @@ def open_log(log: Any, options: LogOptions) -> Log:
         if named and not any(isinstance(each, Mapping) or getattr(each, "ndim", 1) > 1 for each in log.values()):
             return read_table(log, options)
         return read_arrays(label, _by_path(log), options)
-    if not isinstance(log, Path) or log.suffix not in FILES:
+    if not isinstance(log, Path) or log.suffix.lower() not in FILES:
         return read_table(log, options)
     arrays, environment_id = _read_file(log)
     log = read_arrays(label, arrays, options)
@@ -299,8 +299,8 @@ def _by_path(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _read_file(path: Path) -> tuple[Arrays, str | None]:
     """The arrays of a file, and the Gymnasium id that it names, if any."""
-    with reading(path, path.suffix[1:]):
-        if path.suffix != ".npz":
+    with reading(path, path.suffix[1:].lower()):
+        if path.suffix.lower() != ".npz":
             file = h5py.File(path, "r")  # closed with the last of its datasets
             environment_id = file.attrs.get("environment_id")
             return _by_path(file), environment_id if isinstance(environment_id, str) else None

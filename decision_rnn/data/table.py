@@ -113,7 +113,7 @@ class _Table:
         self.unread += sorted(set(names) - set(chain.from_iterable(self.keys.values())), key=names.index)
 
     def _read(self, path: Path) -> Any:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             return self.pandas.read_parquet(path)
         with path.open(encoding="utf-8-sig") as text:
             delimiter = max(",;\t", key=text.readline().count)

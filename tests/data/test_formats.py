@@ -438,3 +438,6 @@ def test_folder_of_files_is_read_in_natural_order(whole: list[Episode], tmp_path
         )
     truncated = [Episode(e.observations, e.actions, e.rewards, False, True) for e in cut(whole)]
     assert_equal(imported(tmp_path), truncated)
+    for file in [*tmp_path.glob("*.hdf5")]:  # as some loggers name them
+        file.rename(file.with_suffix(".HDF5"))
+    assert_equal(imported(tmp_path, "local/other"), truncated)

@@ -61,7 +61,7 @@ def imported(log: Any, name: str = "local/log", **options: Any) -> list[Episode]
     return list(import_log(log, name, **{**NAMES, **options}).store)
 
 
-@pytest.mark.parametrize("kind", ["csv", "semicolons", "parquet", "memory"])
+@pytest.mark.parametrize("kind", ["csv", "semicolons", "parquet", "PARQUET", "memory"])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_log_gives_the_episodes_it_was_made_of(
     kind: str, shuffled: bool, episodes: list[Episode], tmp_path: Path
@@ -71,7 +71,7 @@ def test_log_gives_the_episodes_it_was_made_of(
         rows = np.random.default_rng(0).permutation(len(log))
         log, options = log.take(rows), {**FLAGS, "time": "t"}
     path = tmp_path / f"log.{kind}"
-    if kind == "parquet":
+    if kind.lower() == "parquet":
         pa.parquet.write_table(log, path, row_group_size=20)
     elif kind != "memory":
         pa.csv.write_csv(log, path, pa.csv.WriteOptions(delimiter=";" if kind == "semicolons" else ","))
