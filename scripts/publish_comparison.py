@@ -70,7 +70,8 @@ def main() -> None:
     (arguments.folder / "config.yaml").write_text(written)
     tables = arguments.folder / "comparison.md"
     (arguments.folder / "README.md").write_text(f"# {arguments.title}\n\n{tables.read_text()}")
-    tables.unlink()
+    for file in (tables, arguments.folder / "report.html"):
+        file.unlink()
 
 
 if __name__ == "__main__":

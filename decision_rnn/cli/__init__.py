@@ -6,7 +6,6 @@ COMMANDS = {
     "train": "train an agent, evaluate it and print its normalised scores",
     "evaluate": "evaluate the last checkpoint of a run, or any other agent",
     "compare": "train variants over datasets and seeds, and print their tables",
-    "report": "write a comparison as one HTML page",
     "play": "watch an agent in its environment, in a window, a browser or as a video",
     "export": "write an agent as an ONNX file, which acts without torch",
     "package": "write an agent as one folder to share, and push it to the Hugging Face Hub",

@@ -35,7 +35,7 @@ def run(command: Namespace) -> int:
     plan = make_command_plan(command)
     comparison = run_plan(plan, f"{PROGRAM} {shlex.join(command.words)}")
     print(comparison)
-    print(f"written to {plan.output}: comparison.json, comparison.md, scores.svg and config.yaml")
+    print(f"written to {plan.output}: comparison.json, comparison.md, report.html, scores.svg and config.yaml")
     if comparison.failed:
         logs = ", ".join(str(plan.output / failure.run / LOG) for failure in comparison.failed[:3])
         print(f"{len(comparison.failed)} of the runs failed, see {logs}. The same command trains them again.")

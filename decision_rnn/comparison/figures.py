@@ -1,6 +1,7 @@
 """Figures of a comparison, as SVG."""
 
 import io
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -81,21 +82,22 @@ def scores(record: Record, dataset: ComparedDataset | None) -> str:
 
 
 def return_tracking(record: Record, dataset: ComparedDataset) -> str:
-    """Median achieved return by target return, with the band of the seeds' range; empty below two targets."""
+    """Median achieved return by target return, with the band of the seeds' range; empty below two targets, and where no
+    variant is played at them."""
     targets = sorted(each.target_return for each in dataset.targets if each.target_return not in (None, AUTO))
+    achieved = dict[str, np.ndarray]()
+    for label, runs in record.runs(dataset.data.name).items():
+        medians = [{result.target_return: np.median(result.returns) for result in run.targets} for run in runs]
+        if medians[0].keys() >= {*targets}:
+            achieved[record.names[label]] = np.array([[each[target] for target in targets] for each in medians])
 
     def draw(axes: Axes) -> None:
-        for number, (label, runs) in enumerate(record.runs(dataset.data.name).items()):
-            medians = [{result.target_return: np.median(result.returns) for result in run.targets} for run in runs]
-            if medians[0].keys() >= {*targets}:
-                y = np.array([[by_target[each] for each in targets] for by_target in medians])
-                (line,) = axes.plot(
-                    targets, y.mean(axis=0), f"{'osD^vPX*'[number % 8]}-", markersize=4, label=record.names[label]
-                )
-                axes.fill_between(targets, y.min(axis=0), y.max(axis=0), color=line.get_color(), alpha=0.12)
+        for (name, y), marker in zip(achieved.items(), itertools.cycle("osD^vPX*")):
+            (line,) = axes.plot(targets, y.mean(axis=0), f"{marker}-", markersize=4, label=name)
+            axes.fill_between(targets, y.min(axis=0), y.max(axis=0), color=line.get_color(), alpha=0.12)
         axes.axline((targets[0], targets[0]), slope=1, color="0.4", linestyle="--", linewidth=1, zorder=1)
         axes.set(title="Return tracking", xlabel="target return", ylabel="achieved return (median)")
         axes.grid()
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0)
 
-    return render(draw, 2.9 + 0.1 * len(record.names)) if len(targets) > 1 else ""
+    return render(draw, 2.9 + 0.1 * len(record.names)) if achieved and len(targets) > 1 else ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from decision_rnn.comparison import summary, tables
 from decision_rnn.comparison.record import Record
-from decision_rnn.utils.files import check_destination, new_file, write_atomically
+from decision_rnn.utils.files import write_atomically
 from decision_rnn.utils.messages import pluralize
 from decision_rnn.utils.parsing import read_json, to_json
 
@@ -68,35 +68,18 @@ def read_comparison(path: Path | str) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json, comparison.md and scores.svg, the scores over the datasets or on the first one."""
+    """Write comparison.json, comparison.md, report.html and scores.svg, the scores over the datasets or on the first
+    one."""
     from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
 
     record = json.dumps(to_json(comparison), separators=(",", ":"), allow_nan=False)
-    picture = figures.scores(comparison, None) or figures.scores(comparison, comparison.datasets[0])
     write_atomically(folder / "comparison.json", f"{record}\n".encode())
-    write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
-    write_atomically(folder / "scores.svg", picture.encode())
-
-
-def write_page(path: Path, output: Path | None = None) -> Path:
-    """Write a comparison as one HTML page; returns its file.
-
-    Args:
-        path: The comparison's folder or its comparison.json.
-        output: The file to write; report.html in the comparison's folder if left out.
-
-    Raises:
-        InputError: If there is no comparison, or the file cannot be written.
-    """
-    from decision_rnn.comparison import figures  # imports matplotlib, which is heavy
-
-    comparison = read_comparison(path)
-    output = output or (path if path.is_dir() else path.parent) / "report.html"
-    check_destination(output)
     pictures = {tables.ALL: [figures.scores(comparison, None)]}
     for dataset in comparison.datasets:
         pictures[dataset.data.name] = [draw(comparison, dataset) for draw in (figures.scores, figures.return_tracking)]
+    main = pictures[tables.ALL][0] or pictures[comparison.datasets[0].data.name][0]
     title = f"Comparison on {tables.join_names(dataset.data.name for dataset in comparison.datasets)}"
-    with new_file(output) as file:
-        file.write_text(tables.render("page.html", comparison, title=title, pictures=pictures))
-    return output
+    page = tables.render("page.html", comparison, title=title, pictures=pictures)
+    write_atomically(folder / "comparison.md", f"![Scores](scores.svg)\n\n{comparison}\n".encode())
+    write_atomically(folder / "scores.svg", str(main).encode())
+    write_atomically(folder / "report.html", page.encode())

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from made_comparison import of_scores
 
-from decision_rnn.cli.main import main
-from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison, write_page
+from decision_rnn.comparison.figures import return_tracking
+from decision_rnn.comparison.results import Comparison, read_comparison, write_comparison
 
 LABEL = "minlstm-context20-rate-0.0003"
 
@@ -31,7 +31,7 @@ def html(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> st
 
 def page_of(comparison: Comparison, folder: Path) -> str:
     write_comparison(folder, comparison)
-    return write_page(folder).read_text()
+    return (folder / "report.html").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +77,19 @@ def test_page_escapes_html_in_names_commands_and_errors(tmp_path: Path) -> None:
         assert text in str(made)
 
 
-def test_report_writes_the_same_page_of_the_same_record(comparison: Comparison, html: str, tmp_path: Path) -> None:
+def test_page_is_the_same_for_the_same_record(comparison: Comparison, html: str, tmp_path: Path) -> None:
     write_comparison(tmp_path, comparison)
     assert read_comparison(tmp_path) == comparison
     ET.fromstring((tmp_path / "scores.svg").read_text())
-    assert main(["report", str(tmp_path)]) == 0
-    assert (tmp_path / "report.html").read_text() == html
-    other = tmp_path / "new" / "page.html"
-    assert main(["report", str(tmp_path / "comparison.json"), "--output", str(other)]) == 0
-    assert other.read_text() == html
-    for arguments in ([str(tmp_path / "none")], [str(tmp_path), "--output", str(tmp_path)]):
-        assert main(["report", *arguments]) == 2
+    assert page_of(read_comparison(tmp_path), tmp_path) == html
+
+
+def test_return_tracking_is_drawn_of_variants_with_targets() -> None:
+    made = of_scores({"mingru": [1.0]})
+    assert return_tracking(made, made.datasets[0])
+    (trial,) = made.trials
+    cloned = replace(trial, targets=(replace(trial.targets[0], target_return=None),))
+    assert return_tracking(replace(made, trials=(cloned,)), made.datasets[0]) == ""
 
 
 @pytest.mark.slow

@@ -308,7 +308,7 @@ def test_folder_has_a_record_tables_and_a_picture(mine: Path, comparing: Compare
     comparison = comparing(controls="bc", seeds=2, **{"evaluation.episodes": 2})
     folder = tmp_path / "runs"
     assert {path.name for path in folder.iterdir() if path.is_file() and path.name[0] != "."} == {
-        *("comparison.json", "comparison.md", "scores.svg", "config.yaml"),
+        *("comparison.json", "comparison.md", "report.html", "scores.svg", "config.yaml"),
     }
     record = json.loads((folder / "comparison.json").read_text())
     assert record.keys() == {field.name for field in fields(comparison)}

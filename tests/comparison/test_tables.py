@@ -12,7 +12,7 @@ from scipy import stats
 
 from decision_rnn import Metric, register_metric
 from decision_rnn.comparison.record import Trial
-from decision_rnn.comparison.results import Comparison, write_comparison, write_page
+from decision_rnn.comparison.results import Comparison, write_comparison
 from decision_rnn.comparison.summary import overall, target_errors
 from decision_rnn.comparison.tables import Section, Table, sections
 from decision_rnn.evaluation.results import MetricResult
@@ -151,7 +151,7 @@ def test_comparison_below_five_seeds_is_preliminary(tmp_path: Path) -> None:
         """The Markdown above the first section, which the page has too."""
         write_comparison(tmp_path, comparison)
         above = str(comparison).partition("## ")[0].strip()
-        page = write_page(tmp_path).read_text()
+        page = (tmp_path / "report.html").read_text()
         assert re.findall("Preliminary: [a-z0-9 ]+", page.partition("<section>")[0]) == [above.strip("*")] * bool(above)
         return above
 

@@ -28,7 +28,7 @@ def test_every_public_name_is_in_the_python_reference_once() -> None:
 
 def test_command_line_reference_has_every_command() -> None:
     page = site_pages.command_line_page()
-    for words in ("train", "evaluate", "compare", "report", "data info", "data export"):
+    for words in ("train", "evaluate", "compare", "data info", "data export"):
         assert f"`decision-rnn {words}`" in page
     for option in ("--training.steps", "--target_returns", "--controls", "--partial", "--plot", "--push"):
         assert option in page

@@ -36,7 +36,7 @@ SMALLER = {
 """What stands in a page, and what is run in its place."""
 LONG = {"own-data", "does-my-task-need-memory"}
 """Tutorials that take longest, which only the slow tests run."""
-PROCESSES = ("compare", "report", "package", "play")
+PROCESSES = ("compare", "package", "play")
 """Commands that start processes, need what those made, or take long: left to the slow tests."""
 
 

@@ -27,7 +27,7 @@ def test_command_line_exits_with_the_code_of_the_error(
         raise error
 
     monkeypatch.setattr("decision_rnn.cli.parser.run_command", run)
-    assert main(["report"]) == code
+    assert main(["export"]) == code
     printed = capsys.readouterr().err
     assert printed.startswith("decision-rnn: ")
     assert printed.count("\n") == 1
