@@ -49,6 +49,8 @@ def config_file(run: Path) -> Path:
     """The file with a run's configuration; InputError if the folder is not a run's."""
     if not (run / "config.yaml").is_file():
         raise InputError(f"{run} is not a run folder: it has no config.yaml.")
+    if runs := sorted(run.glob("*/*-seed*/config.yaml")):
+        raise InputError(f"{run} is a comparison's folder. Name one of its runs, such as {runs[0].parent}.")
     return run / "config.yaml"
 
 

@@ -206,6 +206,11 @@ def test_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(InputError, match="no checkpoint yet"):
         last_checkpoint(tmp_path)
+    trial = tmp_path / "standin-hopper-medium" / "mingru-seed0"
+    trial.mkdir(parents=True)
+    (trial / "config.yaml").write_text("")
+    with pytest.raises(InputError, match=f"comparison.*{trial}"):
+        last_checkpoint(tmp_path)
 
 
 @pytest.fixture
