@@ -13,6 +13,7 @@ import pandas as pd
 from results_folder import RESULTS, read_trials, source, table, with_range, write_report
 
 from decision_rnn import open_dataset, read_comparison
+from decision_rnn.data.sources.memory import POPGYM
 
 FOLDER = RESULTS / "memory" / "popgym"
 RETURNS, SUMMARY = FOLDER / "returns.csv", FOLDER / "summary.csv"
@@ -25,10 +26,10 @@ def summarise(returns: pd.DataFrame) -> pd.DataFrame:
     `return`."""
     control = returns["dataset"].str.contains(CONTROL)
     parts = {"puzzles": returns[~control], "control": returns[control], "all": returns}
-    task = returns["dataset"].str.removeprefix("memory/").str.rsplit("-", n=1).str[0]
+    task = returns["dataset"].str.removeprefix("memory/").str.rsplit("-", n=1).str[0].map(lambda kind: POPGYM[kind][0])
     tables = {name: part.groupby(["agent", "seed"])["return"].mean() for name, part in returns.groupby(task)}
     for name, part in parts.items():
-        label = f"sum of {part['dataset'].nunique()}: {name}"
+        label = f"sum of {part['dataset'].nunique()}, {name}"
         tables[label] = part.groupby(["agent", "seed"])["return"].sum()
     return pd.concat(tables, names=["task"]).reset_index()
 
