@@ -66,6 +66,8 @@ def main() -> None:
     first, shares = next(iter(trials.values())).targets[0], [expert_share(name) for name in specs]
     text = [
         "# POPGym",
+        "One setting for all tasks, except that agents of Battleship, Concentration, MineSweeper and MultiarmedBandit "
+        "read their previous action, and that the transformer has a lower learning rate. "
         f"Behaviour cloning of the half of the episodes with the highest returns: {min(shares):.0f} to "
         f"{max(shares):.0f}% of these, depending on the task, are a scripted expert's own, the others have random "
         "actions among them. Mean return over the three levels of each task, and sums over tasks and levels: mean over "

@@ -26,7 +26,7 @@ class ActingState(NamedTuple):
     """The state of an agent between two calls of `act`; every tensor has the batch first.
 
     Attributes:
-        condition: The condition's state, such as target return and return-to-go.
+        condition: The condition's state, such as the return-to-go.
         previous_action: (batch, action_dim).
         timestep: (batch,) int64, steps since the episode's start.
         memory: The backbone's state or, for an agent that re-runs a window, the window.

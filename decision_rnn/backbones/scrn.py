@@ -66,5 +66,5 @@ class SCRN(Layer):
 
     def _advance(self, driven: Tensor, state: State) -> tuple[Tensor, State]:
         """h after a step, in float32 also under autocast, twice: also as the state."""
-        h = torch.sigmoid(F.linear(state[0], self.hidden.all_weights[0][1]).to(driven.dtype) + driven)
+        h = torch.sigmoid(F.linear(state[0], self.hidden.all_weights[0][1]).to(state[0].dtype) + driven)
         return h, (h,)

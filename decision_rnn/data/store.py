@@ -206,14 +206,14 @@ class EpisodeStore:
         if sizes != (own_sizes := (self.observation_dim, self.action_dim)):
             raise InputError(
                 f"the observations and actions of {self.name or self.path} have the sizes {own_sizes}, expected "
-                f"{sizes} as in {owner}. Name data of the same task."
+                f"{sizes}, those of {owner}. Name data of the same task."
             )
         names = {"observations": (self.labels("observations"), observations), "actions": (self.action_names, actions)}
         for kind, (own, expected) in names.items():
             if own and expected and own != list(expected):
                 raise InputError(
-                    f"the {kind} of {self.name or self.path} are {', '.join(own):.300}; expected, in this order as in "
-                    f"{owner}, {', '.join(expected):.300}. Import or write it so."
+                    f"the {kind} of {self.name or self.path} are {', '.join(own):.300}; expected, in this order, "
+                    f"those of {owner}: {', '.join(expected):.300}. Import or write it so."
                 )
 
     def select(self, episodes: Any) -> "EpisodeStore":

@@ -105,7 +105,7 @@ def evaluate(
     """
     import_plugins(plugins)
     processes = convert(processes, PositiveInt | None, "processes")
-    policy, folder = find_policy(agent)
+    policy, run = find_policy(agent)
     if isinstance(policy, TrainedAgent):
         policy = policy.with_condition(condition or {})
     if target_returns is not None:
@@ -122,7 +122,7 @@ def evaluate(
                 "an exported policy only plays, carries its state, and keeps the condition and the kind of actions it "
                 "was exported with: evaluate its run"
             )
-    folder = folder if output is None else Path(output)
+    folder = run if output is None else Path(output)
     if folder is not None:
         check_folder(folder / "results")
     played = (chosen.environment_id or policy.provenance.environment_id) is not None
@@ -146,8 +146,8 @@ def evaluate(
             result = Result(**about, **measured_at(policy), held_out=held_out)
     if folder is not None:
         write_result(folder, result)
-        if played and output is None:  # the run's own folder
-            write_scores(folder, result.step, result.scalars("evaluation"))
+        if played and run is not None and folder.resolve() == run.resolve():
+            write_scores(run, result.step, result.scalars("evaluation"))
     return result
 
 

@@ -47,11 +47,13 @@ lack them, but for the plugins."""
 
 def config_file(run: Path) -> Path:
     """The file with a run's configuration; InputError if the folder is not a run's."""
-    if not (run / "config.yaml").is_file():
+    file = run / "config.yaml"
+    if not file.is_file():
         raise InputError(f"{run} is not a run folder: it has no config.yaml.")
-    if runs := sorted(run.glob("*/*-seed*/config.yaml")):
-        raise InputError(f"{run} is a comparison's folder. Name one of its runs, such as {runs[0].parent}.")
-    return run / "config.yaml"
+    if "datasets" in read_yaml(file):
+        example = "".join(f", such as {path.parent}" for path in sorted(run.glob("*/*-seed*/config.yaml"))[:1])
+        raise InputError(f"{run} is a comparison's folder. Name one of its runs{example}.")
+    return file
 
 
 def checkpoints_of(run: Path) -> list[Path]:

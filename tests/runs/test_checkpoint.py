@@ -206,10 +206,13 @@ def test_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(InputError, match="no checkpoint yet"):
         last_checkpoint(tmp_path)
-    trial = tmp_path / "standin-hopper-medium" / "mingru-seed0"
-    trial.mkdir(parents=True)
-    (trial / "config.yaml").write_text("")
-    with pytest.raises(InputError, match=f"comparison.*{trial}"):
+    other = tmp_path / "runs" / "mingru-seed0"
+    other.mkdir(parents=True)
+    (other / "config.yaml").write_text("")
+    with pytest.raises(InputError, match="no checkpoint yet"):
+        last_checkpoint(tmp_path)
+    (tmp_path / "config.yaml").write_text("datasets: [hopper-medium]")
+    with pytest.raises(InputError, match=f"comparison.*{other}"):
         last_checkpoint(tmp_path)
 
 
