@@ -63,8 +63,8 @@ def with_fault(dataset: str, folder: Path) -> tuple[EpisodeStore, EpisodeStore]:
 def recovery(run: Run, seen: EpisodeStore, frozen: EpisodeStore) -> np.ndarray:
     """How far actions differ from those without the fault, (AFTER,), by the step since its end."""
     steps = seen.offsets[:-1, None] + np.arange(FAULT.stop, FAULT.stop + AFTER)
-    true, found = (predict_actions(run.agent, store) for store in (seen, frozen))
-    return np.sqrt((((found - true)[steps] / true.std(axis=0)) ** 2).mean(axis=(0, 2)))
+    usual, afterwards = (predict_actions(run.agent, store) for store in (seen, frozen))
+    return np.sqrt((((afterwards - usual)[steps] / usual.std(axis=0)) ** 2).mean(axis=(0, 2)))
 
 
 def draw(names: dict[str, str], scores: pd.DataFrame, differences: pd.DataFrame) -> None:
@@ -126,7 +126,7 @@ def main() -> None:
     scores["column"] = [columns[FAULTS.index(fault)] for fault in zip(scores["fault"], scores["steps"], strict=True)]
     differences["column"] = differences["steps"].astype(str)
     text = [
-        "# Sensors that fail",
+        "# Sensors that fail" + (": preliminary" if scores["seed"].nunique() < 5 else ""),
         f"![Scores by length of faults, and recovery]({PICTURE})",
         f"First tables: normalised score where the last steps of every {EVERY} are frozen, zero or standard normal "
         "noise; columns are the fault and its length in steps. Mean over seeds and their range, "
