@@ -119,8 +119,8 @@ def main() -> None:
     scores = pd.DataFrame(played, columns=["dataset", "variant", "seed", "fault", "steps", "value"])
     differences = pd.DataFrame(predicted, columns=["dataset", "variant", "seed", "steps", "value"])
     FOLDER.mkdir(parents=True, exist_ok=True)
-    scores.to_csv(SCORES, index=False)
-    differences.to_csv(RECOVERY, index=False)
+    for file, rows in ((SCORES, scores), (RECOVERY, differences)):
+        rows.replace({"variant": names}).to_csv(file, index=False, float_format="%.5g")
     draw(names, scores, differences)
     columns = ["no fault" if not length else f"{fault} {length}" for fault, length in FAULTS]
     scores["column"] = [columns[FAULTS.index(fault)] for fault in zip(scores["fault"], scores["steps"], strict=True)]
