@@ -145,7 +145,10 @@ def open_validation(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     name = str(config.validation)
     held_out = open_dataset(name, partial=config.partial).store
     sizes = store.observation_dim, store.action_dim
-    held_out.check_entries(config.dataset, sizes, store.labels("observations"), store.action_names)
+    try:
+        held_out.check_entries(config.dataset, sizes, store.labels("observations"), store.action_names)
+    except InputError as error:
+        raise InputError(f"validation {name}: {error}") from None
     return select_episodes(replace(config, dataset=name), held_out)
 
 
