@@ -45,15 +45,15 @@ class SCRN(Layer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         initial = self.initial_state(len(x))
-        *before, s = state or initial
+        h, s = state or initial
         slow = linear_recurrence(torch.sigmoid(self.beta), self._drive(x), s, reset)
-        h, after = run_steps(self._advance, self._drive_hidden(x, slow), tuple(before), initial[:1], reset)
-        return self.output(torch.cat([h, slow], dim=-1)), (*after, slow[:, -1].clone())
+        outputs, (h,) = run_steps(self._advance, self._drive_hidden(x, slow), (h,), initial[:1], reset)
+        return self.output(torch.cat([outputs, slow], dim=-1)), (h, slow[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         s = torch.sigmoid(self.beta) * state[1] + self._drive(x)
-        h, after = self._advance(self._drive_hidden(x, s), state[:1])
-        return self.output(torch.cat([h, s], dim=-1)), (*after, s)
+        h, _ = self._advance(self._drive_hidden(x, s), state[:1])
+        return self.output(torch.cat([h, s], dim=-1)), (h, s)
 
     def _drive(self, x: Tensor) -> Tensor:
         """(1 - alpha) * B x, (..., width), in float32 also under autocast."""

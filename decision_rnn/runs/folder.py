@@ -47,13 +47,9 @@ lack them, but for the plugins."""
 
 def config_file(run: Path) -> Path:
     """The file with a run's configuration; InputError if the folder is not a run's."""
-    file = run / "config.yaml"
-    if not file.is_file():
+    if not (run / "config.yaml").is_file():
         raise InputError(f"{run} is not a run folder: it has no config.yaml.")
-    if "datasets" in read_yaml(file):
-        example = "".join(f", such as {path.parent}" for path in sorted(run.glob("*/*-seed*/config.yaml"))[:1])
-        raise InputError(f"{run} is a comparison's folder. Name one of its runs{example}.")
-    return file
+    return run / "config.yaml"
 
 
 def checkpoints_of(run: Path) -> list[Path]:
@@ -64,10 +60,13 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 def last_checkpoint(run: Path) -> Path:
     """The newest checkpoint of a run; InputError if `run` is not a run or has no checkpoint yet."""
-    config_file(run)
-    if not (checkpoints := checkpoints_of(run)):
-        raise InputError(f"{run} has no checkpoint yet. Continue its training with --resume.")
-    return checkpoints[-1]
+    file = config_file(run)
+    if checkpoints := checkpoints_of(run):
+        return checkpoints[-1]
+    if "datasets" in read_yaml(file):
+        example = "".join(f", such as {path.parent}" for path in sorted(run.glob("*/*-seed*/config.yaml"))[:1])
+        raise InputError(f"{run} is a comparison's folder. Name one of its runs{example}.")
+    raise InputError(f"{run} has no checkpoint yet. Continue its training with --resume.")
 
 
 def mark_best(run: Path, step: int | None) -> None:

@@ -107,6 +107,8 @@ def test_references_and_scores_are_those_of_scipy_by_hand(store: EpisodeStore, p
     recorded = episodes.actions.astype(float)
     for name, actions in zip(REFERENCES, predictions, strict=True):
         squares = (actions - recorded) ** 2
+        errors = np.average(score.errors[name], axis=0, weights=score.steps)
+        np.testing.assert_allclose(errors, squares.mean(0), rtol=1e-4)
         r2 = 1 - squares.sum(0) / ((recorded - recorded.mean(0)) ** 2).sum(0)
         np.testing.assert_allclose(score.entry_scores(name), r2, rtol=1e-4, atol=1e-6)
         assert score.score(name) == pytest.approx(r2.mean(), abs=1e-5)
